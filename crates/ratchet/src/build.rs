@@ -1,0 +1,1 @@
+//! Builds a candidate in the worktree’s own target directory.

@@ -1,0 +1,1 @@
+//! A candidate change: what it touches, and why it may be refused.

@@ -1,0 +1,1 @@
+//! `ratchet.toml`: the task contract, parsed strictly.

@@ -1,0 +1,1 @@
+//! Runs untrusted commands: own session, time limits, every descendant ended.

@@ -1,0 +1,1 @@
+//! The append-only, fsynced record that is the truth.

@@ -1,0 +1,1 @@
+//! `results.tsv`, a projection of the journal.

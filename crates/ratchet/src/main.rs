@@ -1,0 +1,2 @@
+//! The `ratchet` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What noise explains: σ from replicates.

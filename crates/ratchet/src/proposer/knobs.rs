@@ -1,0 +1,1 @@
+//! The built-in search: moves the tunables that the source marks as knobs.

@@ -1,0 +1,4 @@
+//! Proposers: given a brief, return edits.
+
+pub mod agent;
+pub mod knobs;

@@ -1,0 +1,1 @@
+//! The overnight loop and its stop rules.

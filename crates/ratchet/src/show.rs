@@ -1,0 +1,1 @@
+//! Status, one trial, all trials, for people and tools.

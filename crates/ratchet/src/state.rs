@@ -1,0 +1,1 @@
+//! `.ratchet/`: paths, current tag, lock.

@@ -1,0 +1,1 @@
+//! Bits per byte from nats and raw byte lengths.

@@ -1,0 +1,1 @@
+//! Prepares a profile whole: fetch, tokenizer, tokens, exam rows, manifest.

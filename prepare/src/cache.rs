@@ -1,0 +1,1 @@
+//! Where prepared data lies, and opening it verified.

@@ -1,0 +1,1 @@
+//! The budget clock and the watchdog that ends a process past it.

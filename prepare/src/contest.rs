@@ -1,0 +1,1 @@
+//! The contest protocol: `fit` and `score` as separate processes.

@@ -1,0 +1,1 @@
+//! Reads documents from parquet shards.

@@ -1,0 +1,1 @@
+//! Tokenizes shards once, in parallel, into memory-mapped u16 files.

@@ -1,0 +1,1 @@
+//! The private exchange between driver and scorer: rows in, nonce-tagged figures out.

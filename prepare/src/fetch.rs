@@ -1,0 +1,1 @@
+//! Downloads shards: resume, retries, length and footer check, atomic rename.

@@ -1,0 +1,34 @@
+//! The frozen referee: corpus, tokenizer, packing, val_bpb, clock, contest protocol.
+//!
+//! Features: `data` fetches and tokenizes; `contest` is what a contestant links. Without either, only
+//! what the driver reads is built: profiles, manifest, exam rows, the exam exchange.
+
+pub mod bpb;
+pub mod cache;
+pub mod exam;
+pub mod manifest;
+pub mod pack;
+pub mod profile;
+pub mod rows;
+
+#[cfg(feature = "data")]
+pub mod build;
+#[cfg(feature = "data")]
+pub mod corpus;
+#[cfg(feature = "data")]
+pub mod encode;
+#[cfg(feature = "data")]
+pub mod fetch;
+#[cfg(feature = "data")]
+pub mod tokenizer;
+
+#[cfg(feature = "contest")]
+pub mod clock;
+#[cfg(feature = "contest")]
+pub mod contest;
+#[cfg(feature = "contest")]
+pub mod loader;
+#[cfg(feature = "contest")]
+pub mod score;
+#[cfg(feature = "contest")]
+pub mod summary;

@@ -1,0 +1,1 @@
+//! Training batches of any B and T from the token file.

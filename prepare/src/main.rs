@@ -1,0 +1,2 @@
+//! Prepares a profile.
+fn main() {}

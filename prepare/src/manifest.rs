@@ -1,0 +1,1 @@
+//! What a prepared profile holds, each file with its SHA-256.

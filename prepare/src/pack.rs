@@ -1,0 +1,1 @@
+//! Best-fit packing of documents into rows, each fit found in O(log n).

@@ -1,0 +1,1 @@
+//! Profiles: context, budgets and exam sizes, chosen once per run.

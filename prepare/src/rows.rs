@@ -1,0 +1,1 @@
+//! Fixed exam rows: BOS-aligned, context + 1 tokens each.

@@ -1,0 +1,1 @@
+//! Scores a contestant on exam rows: cross-entropy, probes, refusals.

@@ -1,0 +1,1 @@
+//! Byte-level BPE of 8,192 ids: training, tokenizer.json, encoding.

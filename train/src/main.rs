@@ -1,0 +1,2 @@
+//! The contestant.
+fn main() {}
