@@ -1,4 +1,148 @@
 //! Proposers: given a brief, return edits.
+//!
+//! A proposer sees the champion's editable files, what was tried and what came of it; it never sees a
+//! judgment's inputs. What it returns is only a wish: the driver applies it, checks it, and decides.
 
 pub mod agent;
 pub mod knobs;
+
+use std::{path::Path, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{config::Metric, journal::TrialRecord};
+
+/// Turns what is known into the next thing to try.
+pub trait Proposer {
+    /// The name that stands in `results.tsv` and in commit trailers.
+    fn name(&self) -> &str;
+
+    /// One candidate, as edits to the brief's files or, for an agent, left in `brief.worktree`.
+    fn propose(&mut self, brief: &Brief<'_>) -> Result<Proposal, ProposeError>;
+}
+
+/// Everything a proposer may know.
+#[derive(Clone, Copy, Debug)]
+pub struct Brief<'a> {
+    /// `program.md` as it stands now; empty when there is none.
+    pub program: &'a str,
+    /// The champion's editable files that are UTF-8, sorted by path.
+    pub files: &'a [SourceFile],
+    /// The profile in use; `None` for a task without profiles.
+    pub profile: Option<&'a str>,
+    /// What is measured, and which way is better.
+    pub metric: &'a Metric,
+    /// Every trial of this tag, oldest first, the baseline included.
+    pub trials: &'a [TrialRecord],
+    /// The champion's record; `None` before the baseline.
+    pub best: Option<&'a TrialRecord>,
+    /// What is left of this invocation.
+    pub budget: Budget,
+    /// Derived from the tag and the attempt's number, so that a resumed night goes on as it would have.
+    pub seed: u64,
+    /// Set when the proposal before this one did not build or failed its preflight.
+    pub repair: Option<&'a Repair>,
+    /// The worktree's root, at the champion or, for a repair, at the failed attempt.
+    pub worktree: &'a Path,
+}
+
+/// One editable file of the champion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Relative to the root, `/` between the parts.
+    pub path: String,
+    /// Its whole text.
+    pub text: String,
+}
+
+/// What is left before a stop rule ends this invocation; `None` where no rule is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Trials left.
+    pub trials: Option<u64>,
+    /// Time left.
+    pub time: Option<Duration>,
+}
+
+/// A proposal that failed before it could be trained, handed back for mending.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repair {
+    /// The failed proposal, with its edits.
+    pub failed: Proposal,
+    /// 1 for the first repair.
+    pub round: u32,
+    /// The compiler's or the preflight's message, shortened; untrusted text.
+    pub message: String,
+}
+
+/// A candidate as its proposer describes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Proposal {
+    /// One line for `results.tsv` and the commit.
+    pub description: String,
+    /// Why it should help; may be empty.
+    pub hypothesis: String,
+    /// What kind of change it is, for example `optimizer`; may be empty.
+    pub category: String,
+    /// The change of the metric that the proposer expects, in the metric's own sign.
+    pub expected_delta: Option<f64>,
+    /// Whole new texts of files. Empty when the edits already stand in the worktree.
+    pub edits: Vec<Edit>,
+    /// The tunables moved, where the proposer knows them.
+    pub changes: Vec<KnobChange>,
+    /// What the proposal cost, where the provider says so.
+    pub usage: Option<Usage>,
+}
+
+/// A file's whole new text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edit {
+    /// Relative to the root, `/` between the parts.
+    pub path: String,
+    /// What the file holds afterwards.
+    pub text: String,
+}
+
+/// One tunable moved, values as they stand in the source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnobChange {
+    /// The constant's name.
+    pub name: String,
+    /// Its value in the champion.
+    pub from: String,
+    /// Its value in the candidate.
+    pub to: String,
+}
+
+/// Tokens and money spent on one proposal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Input and output together.
+    pub tokens: u64,
+    /// US dollars; `None` when the provider does not say.
+    pub usd: Option<f64>,
+}
+
+/// Why there is no proposal. None of these is a trial.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// Nothing was changed.
+    #[error("the proposer changed nothing")]
+    Empty,
+    /// The proposer ran past its time limit.
+    #[error("the proposer took longer than {0:?}")]
+    TimedOut(Duration),
+    /// The proposer cannot mend a failed attempt; the attempt becomes a crash.
+    #[error("the proposer does not repair")]
+    CannotRepair,
+    /// There is nothing left to try.
+    #[error("nothing left to try: {0}")]
+    Exhausted(String),
+    /// The proposer itself failed.
+    #[error("{0}")]
+    Failed(String),
+    /// A signal asked the run to end while the proposer was at work.
+    #[error("stopped")]
+    Stopped,
+}
