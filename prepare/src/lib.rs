@@ -10,6 +10,7 @@ pub mod manifest;
 pub mod pack;
 pub mod profile;
 pub mod rows;
+mod stamp;
 
 #[cfg(feature = "data")]
 pub mod build;
