@@ -24,12 +24,21 @@ pub mod fetch;
 pub mod tokenizer;
 
 #[cfg(feature = "contest")]
+pub mod checkpoint;
+#[cfg(feature = "contest")]
 pub mod clock;
 #[cfg(feature = "contest")]
 pub mod contest;
+#[cfg(feature = "contest")]
+pub mod device;
 #[cfg(feature = "contest")]
 pub mod loader;
 #[cfg(feature = "contest")]
 pub mod score;
 #[cfg(feature = "contest")]
 pub mod summary;
+#[cfg(feature = "contest")]
+pub mod trial;
+
+#[cfg(feature = "contest")]
+pub use contest::{Batch, Checkpoint, Contestant, Description, Trial, contest};
