@@ -230,8 +230,9 @@ impl Exam {
 
     /// Writes header and rows, and closes the pipe.
     pub fn write(&self, mut stdin: impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut stdin, &self.header)?;
-        stdin.write_all(b"\n")?;
+        let mut header = serde_json::to_vec(&self.header)?;
+        header.push(b'\n');
+        stdin.write_all(&header)?;
         stdin.write_all(&self.rows.to_bytes())?;
         stdin.flush()
     }

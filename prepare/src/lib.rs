@@ -32,6 +32,8 @@ pub mod contest;
 #[cfg(feature = "contest")]
 pub mod device;
 #[cfg(feature = "contest")]
+mod epochs;
+#[cfg(feature = "contest")]
 pub mod loader;
 #[cfg(feature = "contest")]
 pub mod score;

@@ -42,7 +42,8 @@ pub struct Tally {
     pub dropped: u64,
 }
 
-/// Best-fit packing of `source` into rows of `row_len` tokens.
+/// Best-fit packing of `source` into rows of `row_len` tokens. A clone goes on from the same state.
+#[derive(Debug, Clone)]
 pub struct Packer<S> {
     source: S,
     row_len: usize,
@@ -93,6 +94,17 @@ impl<S: Iterator<Item = Span>> Packer<S> {
     /// The source, as far as it has been read.
     pub fn source(&self) -> &S {
         &self.source
+    }
+
+    /// The source again, to be told something that it heeds from its next document on.
+    pub fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    /// Rows from now on have `row_len` ≥ 1 tokens; what is buffered stays.
+    pub fn set_row_len(&mut self, row_len: usize) {
+        assert!(row_len > 0, "rows must hold something");
+        self.row_len = row_len;
     }
 
     fn refill(&mut self) {
