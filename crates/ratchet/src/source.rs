@@ -5,9 +5,12 @@
 //! string contents included, counts. Any other file, and a `.rs` file that does not lex, is compared by
 //! its bytes.
 
-use std::{collections::BTreeMap, fmt, str};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, str,
+};
 
-use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree, token_stream};
+use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree, token_stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -64,49 +67,90 @@ fn field(hash: &mut Sha256, bytes: &[u8]) {
     hash.update(bytes);
 }
 
+/// Lines of a file that hold code: in a `.rs` file those that a token covers, so that comments and spacing
+/// weigh nothing; in any other file those that are not blank.
+pub fn lines(path: &str, bytes: &[u8]) -> u64 {
+    let lexed = if path.ends_with(".rs") { lex(bytes) } else { None };
+    let Some(stream) = lexed else {
+        return bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count()
+            as u64;
+    };
+    let mut held = BTreeSet::new();
+    walk(stream, |step| {
+        let span = match step {
+            Step::Open(group) => group.span_open(),
+            Step::Close(group) => group.span_close(),
+            Step::Leaf(token) => token.span(),
+        };
+        held.extend(span.start().line..=span.end().line);
+    });
+    forget_spans();
+    held.len() as u64
+}
+
+fn lex(bytes: &[u8]) -> Option<TokenStream> {
+    str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// With span locations the lexer keeps every text it has read; over a night that is a leak. To be called
+/// when no span is held any more.
+fn forget_spans() {
+    proc_macro2::extra::invalidate_current_thread_spans();
+}
+
 /// The canonical token text of a Rust file, one token a line; `None` where it is not Rust.
 fn tokens(bytes: &[u8]) -> Option<Vec<u8>> {
-    let stream: TokenStream = str::from_utf8(bytes).ok()?.parse().ok()?;
+    let stream = lex(bytes)?;
     let mut out = Vec::with_capacity(bytes.len());
-    write_stream(stream, &mut out);
-    // With span locations the lexer keeps every text it has read; over a night that is a leak. No span
-    // outlives this function.
-    proc_macro2::extra::invalidate_current_thread_spans();
+    let mut operator = Operator::default();
+    walk(stream, |step| {
+        if let Step::Leaf(TokenTree::Punct(punct)) = &step {
+            operator.push(punct.as_char(), punct.spacing(), &mut out);
+            return;
+        }
+        operator.end(&mut out);
+        match step {
+            Step::Open(group) => line(&mut out, delimiters(group).0),
+            Step::Close(group) => line(&mut out, delimiters(group).1),
+            Step::Leaf(token) => line(&mut out, &token.to_string()),
+        }
+    });
+    operator.end(&mut out);
+    forget_spans();
     Some(out)
 }
 
-/// Writes a stream depth first with a stack of its own: nesting is the proposer's, the call stack is ours.
-fn write_stream(stream: TokenStream, out: &mut Vec<u8>) {
-    let mut open: Vec<(token_stream::IntoIter, &'static str)> = vec![(stream.into_iter(), "")];
-    let mut operator = Operator::default();
-    while let Some((tokens, closing)) = open.last_mut() {
-        let Some(token) = tokens.next() else {
-            operator.end(out);
-            line(out, closing);
-            open.pop();
-            continue;
-        };
-        match token {
-            TokenTree::Punct(punct) if punct.as_char() == '#' && skip_doc(tokens) => operator.end(out),
-            TokenTree::Punct(punct) => operator.push(punct.as_char(), punct.spacing(), out),
-            TokenTree::Group(group) => {
-                operator.end(out);
-                let (opening, closing) = match group.delimiter() {
-                    Delimiter::Parenthesis => ("(", ")"),
-                    Delimiter::Brace => ("{", "}"),
-                    Delimiter::Bracket => ("[", "]"),
-                    Delimiter::None => ("", ""),
-                };
-                line(out, opening);
-                open.push((group.stream().into_iter(), closing));
+fn delimiters(group: &Group) -> (&'static str, &'static str) {
+    match group.delimiter() {
+        Delimiter::Parenthesis => ("(", ")"),
+        Delimiter::Brace => ("{", "}"),
+        Delimiter::Bracket => ("[", "]"),
+        Delimiter::None => ("", ""),
+    }
+}
+
+enum Step<'a> {
+    Open(&'a Group),
+    Close(&'a Group),
+    Leaf(&'a TokenTree),
+}
+
+/// Visits a stream depth first, doc comments left out, with a stack of its own: how deep the brackets nest
+/// is the proposer's choice, how deep calls may nest is not.
+fn walk(stream: TokenStream, mut visit: impl FnMut(Step<'_>)) {
+    let mut open: Vec<(token_stream::IntoIter, Option<Group>)> = vec![(stream.into_iter(), None)];
+    while let Some((tokens, _)) = open.last_mut() {
+        match tokens.next() {
+            Some(TokenTree::Punct(punct)) if punct.as_char() == '#' && skip_doc(tokens) => {}
+            Some(TokenTree::Group(group)) => {
+                visit(Step::Open(&group));
+                open.push((group.stream().into_iter(), Some(group)));
             }
-            TokenTree::Ident(ident) => {
-                operator.end(out);
-                line(out, &ident.to_string());
-            }
-            TokenTree::Literal(literal) => {
-                operator.end(out);
-                line(out, &literal.to_string());
+            Some(leaf) => visit(Step::Leaf(&leaf)),
+            None => {
+                if let Some((_, Some(group))) = open.pop() {
+                    visit(Step::Close(&group));
+                }
             }
         }
     }
@@ -243,6 +287,15 @@ mod tests {
         // Oracle: the digest of no input at all, FIPS 180-4.
         let empty = TreeHash::of(&BTreeMap::<&str, &str>::new());
         assert_eq!(empty.as_str(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+
+    #[test]
+    fn only_lines_with_code_weigh() {
+        let text =
+            b"//! Header.\n\nfn f(\n    a: u8, // why\n) {\n    /* two\n    lines */\n    \"x\ny\";\n}\n";
+        assert_eq!(lines("a.rs", text), 6); // by hand: fn, a, ), the string's two, }
+        assert_eq!(lines("a.txt", b"one\n\n  \ntwo\n"), 2);
+        assert_eq!(lines("a.rs", b"not ( rust\n\n"), 1);
     }
 
     #[test]

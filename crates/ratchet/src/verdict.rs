@@ -1,46 +1,83 @@
 //! The decision, a pure function.
+//!
+//! Under `noise` a candidate is compared with the champion by the mean of its runs. With n pairs of runs
+//! the difference has standard error s = σ·√(2/n); what is left of the gain after the price of added
+//! lines and memory decides:
+//!
+//! | net gain | decision |
+//! |---|---|
+//! | at least 2.5 s, and at least `min_delta` | keep |
+//! | 1 s to 2.5 s, replicates left | another pair of runs, then again |
+//! | less | discard, unless the code is simpler and the value no worse than the slack allows |
+//!
+//! Simplifications are judged against the best estimate that any champion ever had, not against the last
+//! one, so that a thousand of them can together cost no more than the one slack.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Goal, noise::Noise};
+use crate::{
+    config::Goal,
+    noise::{Noise, Runs},
+};
 
-/// `[accept]`: how a candidate is judged.
+/// How gains are told from noise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rule {
+    /// Any better value keeps.
+    Strict,
+    /// A gain must exceed what noise explains.
+    #[default]
+    Noise,
+}
+
+/// The `[accept]` section of the task contract.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// Which rule decides.
+    /// How gains are told from noise.
     pub rule: Rule,
-    /// σ of one run, stated by the user; measured from replicates when absent.
+    /// σ of one run, in the metric's unit, used until replicates have measured it.
     pub sigma: Option<f64>,
-    /// The most runs that one decision may spend on each side, the first included.
+    /// Gains smaller than this are not worth a commit, in the metric's unit.
+    pub min_delta: f64,
+    /// Further runs of a candidate, and of the champion, that one decision may ask for.
     pub max_replicates: u32,
-    /// Taken from `[metric]`; not a key of `[accept]`.
+    /// Gain that each line added on balance has to bring, in σ.
+    pub line_price: f64,
+    /// What all simplifications together may lose against the best estimate ever, in σ.
+    pub slack: f64,
+    /// Candidates that need more memory than this are discarded.
+    pub memory_limit_gb: Option<f64>,
+    /// Gain that each added GB has to bring, in the metric's unit.
+    pub memory_price: f64,
+    /// Which way is better. Taken from `[metric]`; not a key of `[accept]`.
     #[serde(skip)]
     pub goal: Goal,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { rule: Rule::Noise, sigma: None, max_replicates: 3, goal: Goal::Minimize }
+        Self {
+            rule: Rule::Noise,
+            sigma: None,
+            min_delta: 0.0,
+            max_replicates: 3,
+            line_price: 0.05, // twenty lines cost one σ: on `full`, about 0.001 bpb
+            slack: 1.0,
+            memory_limit_gb: None,
+            memory_price: 0.0,
+            goal: Goal::Minimize,
+        }
     }
-}
-
-/// The accept rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rule {
-    /// Any better value keeps.
-    Strict,
-    /// A better value keeps when noise does not explain it.
-    Noise,
 }
 
 /// A candidate's measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// The metric, finite, one a run, seed 0 first; seed k is the same for every trial.
-    pub values: Vec<f64>,
-    /// Lines of the editable files.
+    /// The metric, one value a run, in seed order.
+    pub runs: Runs,
+    /// Lines of the editable files that hold code, see [`crate::source::lines`].
     pub lines: u64,
     /// Peak memory of fit and score.
     pub memory_gb: f64,
@@ -51,7 +88,7 @@ pub struct Score {
 pub struct Scored {
     /// Its measurements.
     pub score: Score,
-    /// The best estimate that any keep of this tag ever reached.
+    /// The best estimate that it or any keep of this tag before it has, each the mean of its runs.
     pub best: f64,
 }
 
@@ -87,19 +124,224 @@ pub enum Decision {
     Replicate(u32),
 }
 
-/// The decision with everything it rests on; stored as `verdict.json`.
+/// A decision with all that led to it; stored as `verdict.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What to do.
+    /// What becomes of the trial.
     pub decision: Decision,
-    /// A short code: `improved`, `worse`, `within_noise`, `simplified`, or a crash's own.
+    /// What it rests on, in one word: `baseline`, `improved`, `simplified`, `within_noise`, `price`, `worse`,
+    /// `memory`, `open`, or the crash's own code.
     pub outcome: String,
-    /// One line for a person, with the numbers used.
+    /// One sentence for people.
     pub reason: String,
-    /// Candidate minus champion, in the metric's own sign; `None` for a crash.
-    pub delta: Option<f64>,
     /// The rule applied.
     pub rule: Rule,
-    /// The noise reckoned with.
+    /// The candidate's mean value.
+    pub value: Option<f64>,
+    /// The champion's mean value.
+    pub champion: Option<f64>,
+    /// Candidate − champion, over the pairs where there are several.
+    pub delta: Option<f64>,
+    /// Seeds that both have run.
+    pub pairs: u32,
+    /// σ of one run, and where it comes from.
     pub noise: Noise,
+    /// Standard error of `delta`.
+    pub standard_error: Option<f64>,
+    /// Gain asked for: from noise or `min_delta`, and the price of lines and memory.
+    pub gain_needed: Option<f64>,
+    /// Lines added on balance; negative when the candidate is simpler.
+    pub lines_added: Option<i64>,
+    /// The best estimate ever, which simplifications are held against.
+    pub best: Option<f64>,
+    /// How far behind the best estimate a simplification may fall, in the metric's unit.
+    pub slack: Option<f64>,
 }
+
+/// Standard errors that a net gain must reach. A candidate that changes nothing is kept in fewer than one
+/// case of fifty over up to four looks (see the test of that name).
+const KEEP_ERRORS: f64 = 2.5;
+/// Standard errors from which a gain is worth another pair of runs.
+const GREY_ERRORS: f64 = 1.0;
+/// Standard errors of its own mean by which a simplification must be inside the slack to be kept before
+/// all replicates are run, or outside to be dropped.
+const SIMPLER_ERRORS: f64 = 1.5;
+
+/// Judges a trial. Pure: the same input gives the same verdict, and nothing else is read.
+///
+/// Without a champion the trial is the baseline, kept if it has a score.
+pub fn verdict(champion: Option<&Scored>, trial: &Outcome, noise: &Noise, policy: &Policy) -> Verdict {
+    let mut note = Verdict {
+        decision: Decision::Crash,
+        outcome: String::new(),
+        reason: String::new(),
+        rule: policy.rule,
+        value: None,
+        champion: champion.map(|c| c.score.runs.mean()),
+        delta: None,
+        pairs: 0,
+        noise: *noise,
+        standard_error: None,
+        gain_needed: None,
+        lines_added: None,
+        best: champion.map(|c| c.best),
+        slack: None,
+    };
+    let (decision, outcome, reason) = match (trial, champion) {
+        (Outcome::Crashed(crash), _) => (Decision::Crash, crash.outcome.as_str(), crash.reason.clone()),
+        (Outcome::Scored(score), None) => {
+            note.value = Some(score.runs.mean());
+            (Decision::Keep, "baseline", "the unedited baseline".to_owned())
+        }
+        (Outcome::Scored(score), Some(champion)) => {
+            note.value = Some(score.runs.mean());
+            over_memory(score, policy).unwrap_or_else(|| compare(champion, score, noise, policy, &mut note))
+        }
+    };
+    Verdict { decision, outcome: outcome.to_owned(), reason, ..note }
+}
+
+type Judged = (Decision, &'static str, String);
+
+fn over_memory(score: &Score, policy: &Policy) -> Option<Judged> {
+    let (used, limit) = (score.memory_gb, policy.memory_limit_gb?);
+    (used > limit).then(|| {
+        let reason = format!("needs {} GB of memory; memory_limit_gb is {}", figure(used), figure(limit));
+        (Decision::Discard, "memory", reason)
+    })
+}
+
+/// Judges a scored candidate against the champion, and notes the numbers used.
+fn compare(standing: &Scored, score: &Score, noise: &Noise, policy: &Policy, note: &mut Verdict) -> Judged {
+    let (goal, champion) = (policy.goal, &standing.score);
+    let mean = score.runs.mean();
+    let pairs = score.runs.count().min(champion.runs.count());
+    let delta = if pairs > 1 {
+        score.runs.differences(&champion.runs).sum::<f64>() / f64::from(pairs)
+    } else {
+        // One run against all that the champion has: its mean is worth more than its first run, which may
+        // have become champion by luck.
+        mean - champion.runs.mean()
+    };
+    let gain = gain_over(goal, 0.0, delta);
+    let lines = score.lines as i64 - champion.lines as i64;
+    note.delta = Some(delta);
+    note.pairs = pairs;
+    note.lines_added = Some(lines);
+    if policy.rule == Rule::Strict {
+        note.gain_needed = Some(0.0);
+        return if gain > 0.0 {
+            (Decision::Keep, "improved", format!("{}, and any gain keeps", by(goal, gain)))
+        } else {
+            (Decision::Discard, "worse", by(goal, gain))
+        };
+    }
+
+    let sigma = noise.sigma().unwrap_or(0.0);
+    let more_runs = pairs <= policy.max_replicates;
+    let blind = noise.sigma().is_none() && more_runs; // nothing can be decided for good yet
+    let runs = |score: &Score| f64::from(score.runs.count());
+    let error = if pairs > 1 {
+        sigma * (2.0 / f64::from(pairs)).sqrt()
+    } else {
+        sigma * (1.0 / runs(score) + 1.0 / runs(champion)).sqrt()
+    };
+    let memory_price = policy.memory_price * (score.memory_gb - champion.memory_gb).max(0.0);
+    let price = policy.line_price * sigma * lines.max(0) as f64 + memory_price;
+    let noise_explains = KEEP_ERRORS * error;
+    let net = gain - price;
+    let bar = noise_explains.max(policy.min_delta);
+    let slack = policy.slack * sigma;
+    note.standard_error = Some(error);
+    note.gain_needed = Some(price + bar);
+    note.slack = Some(slack);
+    let basis = format!(
+        "σ {}, {pairs} {}",
+        noise.sigma().map_or("unknown".to_owned(), figure),
+        if pairs == 1 { "run" } else { "pairs of runs" }
+    );
+
+    if net > 0.0 && net >= bar && !blind {
+        let reason = format!("{}, more than the {} needed ({basis})", by(goal, gain), figure(price + bar));
+        return (Decision::Keep, "improved", reason);
+    }
+
+    let behind = memory_price - gain_over(goal, standing.best, mean);
+    let own = SIMPLER_ERRORS * sigma / f64::from(score.runs.count()).sqrt();
+    let simpler = lines < 0 && !blind;
+    // A single lucky run is no proof; where runs do not differ at all it is.
+    let proven = !more_runs || ((pairs > 1 || sigma == 0.0) && behind + own <= slack);
+    if simpler && proven && behind <= slack {
+        let reason = format!(
+            "{} lines fewer, and {} (best {}, slack {}, {basis})",
+            -lines,
+            if behind > 0.0 { format!("only {} behind the best", figure(behind)) } else { by(goal, gain) },
+            figure(standing.best),
+            figure(slack)
+        );
+        return (Decision::Keep, "simplified", reason);
+    }
+
+    let grey = if blind {
+        net > 0.0
+    } else {
+        net >= GREY_ERRORS * error && net + noise_explains >= policy.min_delta
+    };
+    let simpler_open = lines < 0 && behind - own <= slack;
+    let runs_differ = blind || error > 0.0;
+    if more_runs && runs_differ && (grey && net > 0.0 || simpler_open) {
+        let reason = format!("{}; more runs have to settle it ({basis})", by(goal, gain));
+        return (Decision::Replicate(pairs + 1), "open", reason);
+    }
+
+    let (ground, reason) = if gain <= 0.0 {
+        ("worse", format!("{} ({basis})", by(goal, gain)))
+    } else if gain >= bar {
+        (
+            "price",
+            format!(
+                "{}, less than the {} that {lines} added lines and memory have to bring ({basis})",
+                by(goal, gain),
+                figure(price + bar)
+            ),
+        )
+    } else {
+        ("within_noise", format!("{}, within the {} needed ({basis})", by(goal, gain), figure(bar)))
+    };
+    (Decision::Discard, ground, reason)
+}
+
+/// How much better `new` is than `old`: positive is better, whichever the goal.
+fn gain_over(goal: Goal, old: f64, new: f64) -> f64 {
+    match goal {
+        Goal::Minimize => old - new,
+        Goal::Maximize => new - old,
+    }
+}
+
+/// "lower by 0.012 than the champion", whichever way is better.
+fn by(goal: Goal, gain: f64) -> String {
+    let lower = (goal == Goal::Minimize) == (gain > 0.0);
+    match gain {
+        0.0 => "equal to the champion".to_owned(),
+        _ => {
+            format!("{} than the champion by {}", if lower { "lower" } else { "higher" }, figure(gain.abs()))
+        }
+    }
+}
+
+/// Four significant digits, without an exponent where that stays readable.
+fn figure(x: f64) -> String {
+    if x == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = x.abs().log10().floor();
+    if (-7.0..9.0).contains(&digits) {
+        format!("{x:.*}", (3.0 - digits).clamp(0.0, 10.0) as usize)
+    } else {
+        format!("{x:.3e}")
+    }
+}
+
+#[cfg(test)]
+mod tests;
