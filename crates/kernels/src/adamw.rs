@@ -1,0 +1,118 @@
+//! AdamW in one pass over weight, gradient and both moments, in place.
+
+use crate::composed::{fast_or, widen};
+use crate::real::Real;
+use crate::rows::vectorized;
+use crate::storage::{apart, elements, modify, overwrite};
+use candle_core::{Result, Tensor, bail};
+use rayon::prelude::*;
+
+/// Elements per task.
+const PART: usize = 1 << 14;
+
+/// Hyperparameters of one step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamW {
+    /// Learning rate, schedule included.
+    pub lr: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Decoupled decay: w ← w·(1 − lr·weight_decay) before the step.
+    pub weight_decay: f64,
+    /// Number of this step, from 1, for the bias corrections 1 − betaᵗ.
+    pub step: u32,
+}
+
+/// m ← lerp(m, g, 1−β1); v ← lerp(v, g², 1−β2); w −= lr/(1−β1ᵗ) · m / (√(v/(1−β2ᵗ)) + eps), all in place.
+///
+/// w, g, m, v: one shape; w, m and v contiguous, with storages of their own. Half-precision tensors are
+/// computed in f32 and rounded back.
+pub fn step(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Result<()> {
+    for t in [g, m, v] {
+        crate::same_shape("adamw", w, t)?;
+    }
+    if with.step == 0 {
+        bail!("adamw: steps count from 1")
+    }
+    fast_or!(w, T => cpu_step::<T>(w, g, m, v, with), composed(w, g, m, v, with))
+}
+
+/// 1 − βᵗ.
+fn correction(beta: f64, step: u32) -> f64 {
+    1.0 - beta.powf(f64::from(step))
+}
+
+fn composed(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Result<()> {
+    apart("adamw", &[w, m, v], &[g])?;
+    let (wide_w, wide_g) = (widen(w)?, widen(g)?);
+    let lerp = |from: &Tensor, to: &Tensor, by: f64| -> Result<Tensor> {
+        let from = widen(from)?;
+        &from + ((to - &from)? * by)?
+    };
+    let new_m = lerp(m, &wide_g, 1.0 - with.beta1)?;
+    let new_v = lerp(v, &wide_g.sqr()?, 1.0 - with.beta2)?;
+    let root = ((&new_v / correction(with.beta2, with.step))?.sqrt()? + with.eps)?;
+    let change = ((&new_m / root)? * (with.lr / correction(with.beta1, with.step)))?;
+    let new_w = ((wide_w * (1.0 - with.lr * with.weight_decay))? - change)?;
+    for (t, new) in [(m, new_m), (v, new_v), (w, new_w)] {
+        overwrite(t, &new.to_dtype(t.dtype())?)?;
+    }
+    Ok(())
+}
+
+fn cpu_step<T: Real>(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Result<()> {
+    let g = g.contiguous()?;
+    apart("adamw", &[w, m, v], &[&g])?;
+    let gs = elements::<T>("adamw", &g)?;
+    let f = Factors::<T>::of(with);
+    modify::<T, _>("adamw", w, |w| {
+        modify::<T, _>("adamw", m, |m| {
+            modify::<T, _>("adamw", v, |v| {
+                let state = m.par_chunks_mut(PART).zip(v.par_chunks_mut(PART));
+                let parts = w.par_chunks_mut(PART).zip(gs.par_chunks(PART)).zip(state);
+                parts.for_each(|((w, g), (m, v))| f.apply(w, g, m, v));
+                Ok(())
+            })
+        })
+    })
+}
+
+/// The step's constants, rounded once.
+struct Factors<T> {
+    to_g: T,
+    to_square: T,
+    keep: T,
+    rate: T,
+    root_scale: T,
+    eps: T,
+}
+
+impl<T: Real> Factors<T> {
+    fn of(with: &AdamW) -> Self {
+        Factors {
+            to_g: T::of_f64(1.0 - with.beta1),
+            to_square: T::of_f64(1.0 - with.beta2),
+            keep: T::of_f64(1.0 - with.lr * with.weight_decay),
+            rate: T::of_f64(with.lr / correction(with.beta1, with.step)),
+            root_scale: T::of_f64(1.0 / correction(with.beta2, with.step)),
+            eps: T::of_f64(with.eps),
+        }
+    }
+
+    fn apply(&self, w: &mut [T], g: &[T], m: &mut [T], v: &mut [T]) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for (((w, &g), m), v) in w.iter_mut().zip(g).zip(m).zip(v) {
+                    *m += self.to_g * (g - *m);
+                    *v += self.to_square * (g * g - *v);
+                    *w = *w * self.keep - self.rate * *m / ((*v * self.root_scale).root() + self.eps);
+                }
+            },
+        )
+    }
+}
