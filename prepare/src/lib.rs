@@ -21,6 +21,8 @@ pub mod encode;
 #[cfg(feature = "data")]
 pub mod fetch;
 #[cfg(feature = "data")]
+pub mod progress;
+#[cfg(feature = "data")]
 pub mod tokenizer;
 
 #[cfg(feature = "contest")]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::pack::BUFFER_DOCS;
-use crate::profile::{self, Profile};
+use crate::profile::{self, Corpus, Profile};
 
 /// Everything in this program that decides what the prepared files hold. A manifest with another recipe
 /// is stale.
@@ -18,6 +18,7 @@ use crate::profile::{self, Profile};
 #[allow(missing_docs)] // each is the constant of its name, documented there
 pub struct Recipe {
     pub data_version: u32,
+    pub bundled_sha256: Option<Vec<String>>,
     pub vocab: usize,
     pub specials: Vec<String>,
     pub split_pattern: String,
@@ -38,6 +39,8 @@ impl Recipe {
         let spec = profile.spec();
         Recipe {
             data_version: profile::DATA_VERSION,
+            bundled_sha256: (spec.corpus == Corpus::Bundled)
+                .then(|| profile::BUNDLED_SHA256.map(String::from).to_vec()),
             vocab: spec.vocab,
             specials: profile::SPECIALS.map(String::from).to_vec(),
             split_pattern: profile::SPLIT_PATTERN.to_owned(),

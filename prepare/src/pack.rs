@@ -163,3 +163,25 @@ pub fn write_row(row: &[Span], tokens: &[u16], bos: u16, out: &mut [u16]) {
     }
     assert_eq!(at, out.len(), "the spans must fill the row");
 }
+
+/// Packs the rows of an exam: at most `most` rows of `row_len` tokens from the documents of a token file,
+/// read once. docs: n + 1 offsets → (rows · row_len) ids, and where the tokens went.
+pub fn exam(
+    tokens: &[u16],
+    docs: &[u64],
+    row_len: usize,
+    cut: bool,
+    most: usize,
+    bos: u16,
+) -> (Vec<u16>, Tally) {
+    let source: Box<dyn Iterator<Item = Span>> =
+        if cut { Box::new(pieces(documents(docs), row_len)) } else { Box::new(documents(docs)) };
+    let mut packer = Packer::new(source, row_len);
+    let (mut plan, mut ids) = (Vec::new(), Vec::new());
+    while ids.len() < most * row_len && packer.next_row(&mut plan) {
+        let at = ids.len();
+        ids.resize(at + row_len, bos);
+        write_row(&plan, tokens, bos, &mut ids[at..]);
+    }
+    (ids, packer.tally())
+}

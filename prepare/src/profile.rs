@@ -35,6 +35,14 @@ pub const TOKENIZER_DOC_CHARS: usize = 10_000;
 /// Characters in all that the tokenizer trains on.
 pub const TOKENIZER_CHARS: u64 = 1_000_000_000;
 
+/// SHA-256 of the bundled shards 0 to 3: another text is another experiment.
+pub const BUNDLED_SHA256: [&str; 4] = [
+    "9fd9698f427d308634e125460cdbc93400c9d79854964a650b474e6d4d5d5dbc",
+    "93e2becdd0fc1ece1d549c7b295d3b1a3dbbb009327e154449da58dc5328ca96",
+    "5e3e3547052e58641e00b16919c2d04edff31ca617c9efab55e096821e075ecb",
+    "59b9b030f554d5a446b9ced528150431a53464ca42a7684349a97aee791745e6",
+];
+
 /// Which data, context and budget an experiment has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -127,6 +135,15 @@ const SMOKE: Spec = Spec {
     audit_tokens: 8_192,
     ..LAPTOP
 };
+
+/// Whether this machine has an NVIDIA device at all: true is not yet usable, false certainly is not.
+pub fn cuda_device_present() -> bool {
+    let numbered = |name: &str| {
+        name.strip_prefix("nvidia").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    std::fs::read_dir("/dev")
+        .is_ok_and(|dev| dev.flatten().any(|entry| entry.file_name().to_str().is_some_and(numbered)))
+}
 
 /// A profile and why it is that one.
 #[derive(Debug, Clone, PartialEq, Eq)]
