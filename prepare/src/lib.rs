@@ -32,11 +32,15 @@ pub mod clock;
 #[cfg(feature = "contest")]
 pub mod contest;
 #[cfg(feature = "contest")]
+pub mod cross_entropy;
+#[cfg(feature = "contest")]
 pub mod device;
 #[cfg(feature = "contest")]
 mod epochs;
 #[cfg(feature = "contest")]
 pub mod loader;
+#[cfg(feature = "contest")]
+mod probe;
 #[cfg(feature = "contest")]
 pub mod score;
 #[cfg(feature = "contest")]

@@ -1,1 +1,207 @@
 //! Scores a contestant on exam rows: cross-entropy, probes, refusals.
+//!
+//! The contestant is handed inputs and returns logits; it sees no target, no byte length, no score. The
+//! causality probe comes first. While rows are scored, batches of rows that were scored already are slipped
+//! in, in other company and order, half of them with another row's tokens after a cut: what they cost must
+//! be what they cost before. That catches peeking across the batch, state kept between calls, and a model
+//! that behaves only while it believes to be probed.
+
+use std::time::Instant;
+
+use candle_core::{DType, Device, Tensor};
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use crate::contest::Contestant;
+use crate::cross_entropy;
+use crate::exam::{Header, Probes, Reason, Rejected, Scored};
+use crate::probe::{self, Shown};
+use crate::rows::Rows;
+
+/// Bytes that the f32 logits of one batch may take: they bound the memory that scoring needs.
+const CPU_LOGITS_BYTES: usize = 128 << 20;
+const GPU_LOGITS_BYTES: usize = 1 << 30;
+/// A batch has at least two rows, or there would be no company to depend on.
+const BATCH_ROWS: std::ops::RangeInclusive<usize> = 2..=32;
+/// One batch in so many is a check, and there are at least and at most so many checks.
+const CHECK_EVERY: usize = 16;
+const CHECKS: std::ops::RangeInclusive<usize> = 2..=8;
+
+/// Why there is no score.
+#[derive(Debug, thiserror::Error)]
+pub enum ScoreError {
+    /// The model is not admissible.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// Candle, or contestant code, failed.
+    #[error("scoring failed: {0}")]
+    Candle(#[from] candle_core::Error),
+    /// The exam cannot be held.
+    #[error("scoring failed: {0}")]
+    Failed(String),
+}
+
+impl ScoreError {
+    pub(crate) fn reject(reason: Reason, detail: String) -> ScoreError {
+        ScoreError::Rejected(Rejected { reason, detail })
+    }
+
+    pub(crate) fn non_finite() -> ScoreError {
+        ScoreError::reject(Reason::NonFinite, "a logit is NaN or infinite".into())
+    }
+}
+
+/// Rows in every batch of an exam, set by the memory that logits may take and by nothing the contestant has
+/// a say in.
+pub fn batch_rows(context: usize, vocab: usize, device: &Device) -> usize {
+    let budget = if matches!(device, Device::Cpu) { CPU_LOGITS_BYTES } else { GPU_LOGITS_BYTES };
+    (budget / (context * vocab * size_of::<f32>())).clamp(*BATCH_ROWS.start(), *BATCH_ROWS.end())
+}
+
+/// Asks a model for logits and refuses those of another shape.
+pub(crate) struct Asker<'a, C> {
+    pub(crate) model: &'a C,
+    pub(crate) vocab: usize,
+    pub(crate) device: &'a Device,
+}
+
+impl<C: Contestant> Asker<'_, C> {
+    /// Logits of a batch: (B, T, V).
+    pub(crate) fn logits(&self, batch: &[Shown]) -> Result<Tensor, ScoreError> {
+        let (b, t) = (batch.len(), batch[0].x.len());
+        let x: Vec<u32> = batch.iter().flat_map(|shown| shown.x.iter().map(|&id| u32::from(id))).collect();
+        let x = Tensor::from_vec(x, (b, t), self.device)?;
+        let logits = self.model.logits(&x)?.detach();
+        let floats = matches!(logits.dtype(), DType::F32 | DType::BF16 | DType::F16);
+        if logits.dims() != [b, t, self.vocab] || !floats {
+            let detail = format!(
+                "logits are {:?} {:?}, not ({b}, {t}, {}) f32, bf16 or f16",
+                logits.dims(),
+                logits.dtype(),
+                self.vocab
+            );
+            return Err(ScoreError::reject(Reason::WrongShape, detail));
+        }
+        Ok(logits)
+    }
+}
+
+/// Scores `model` on every row. Calls `progress` with the number of rows done, after each batch.
+///
+/// Errors: a refusal with its reason, or whatever contestant code or the device says.
+pub fn score<C: Contestant>(
+    model: &C,
+    header: &Header,
+    rows: &Rows,
+    device: &Device,
+    mut progress: impl FnMut(u64),
+) -> Result<Scored, ScoreError> {
+    let start = Instant::now();
+    let asker = Asker { model, vocab: header.vocab, device };
+    let batch_rows = batch_rows(header.context, header.vocab, device);
+    let mut rng = probe::os_rng()?;
+    let probes = probe::causality(&asker, rows, batch_rows, &mut rng)?;
+    let mut sheet = Sheet { asker, rows, batch_rows, nats: Vec::new(), probes };
+    sheet.probes.company_allowed = company_allowed(&probes);
+
+    let batches = rows.len().div_ceil(batch_rows);
+    let checks = (batches / CHECK_EVERY).clamp(*CHECKS.start(), *CHECKS.end());
+    // the last check comes last, the others at random, so that no call can be known to be one
+    let mut check_after: Vec<usize> = (1..checks).map(|_| rng.random_range(0..batches)).collect();
+    check_after.push(batches - 1);
+    for batch in 0..batches {
+        sheet.score_batch(batch)?;
+        for _ in check_after.iter().filter(|&&after| after == batch) {
+            sheet.check(&mut rng)?;
+        }
+        progress(sheet.done() as u64);
+    }
+    Ok(Scored {
+        nats: sheet.row_nats(&header.token_bytes),
+        probes: sheet.probes,
+        batch_rows,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+/// What a token's nats may change by in other company. A change of all logits by d moves them by at most 2d;
+/// the floor leaves room for another place in the batch being summed up in another order.
+fn company_allowed(probes: &Probes) -> f64 {
+    (2.0 * probes.causal_allowed).max(1e-3)
+}
+
+/// The exam as it fills.
+struct Sheet<'a, C> {
+    asker: Asker<'a, C>,
+    rows: &'a Rows,
+    batch_rows: usize,
+    /// Nats of every target of the rows scored so far: (rows, T).
+    nats: Vec<f32>,
+    probes: Probes,
+}
+
+impl<C: Contestant> Sheet<'_, C> {
+    fn done(&self) -> usize {
+        self.nats.len() / self.rows.context()
+    }
+
+    /// Scores rows `batch · batch_rows ..`; a batch that is not full is filled up with rows from the start,
+    /// so that every call has the same shape.
+    fn score_batch(&mut self, batch: usize) -> Result<(), ScoreError> {
+        let first = batch * self.batch_rows;
+        let new = self.batch_rows.min(self.rows.len() - first);
+        let shown: Vec<Shown> = (first..first + self.batch_rows)
+            .map(|row| Shown::whole(self.rows, row % self.rows.len()))
+            .collect();
+        let nats = self.ask(&shown)?;
+        self.nats.extend_from_slice(&nats[..new * self.rows.context()]);
+        Ok(())
+    }
+
+    /// Scores rows again that were scored before, among others and half of them cut.
+    fn check(&mut self, rng: &mut StdRng) -> Result<(), ScoreError> {
+        let shown = probe::company(self.rows, self.done(), self.batch_rows, rng)?;
+        let nats = self.ask(&shown)?;
+        let t = self.rows.context();
+        let allowed = self.probes.company_allowed;
+        let mut leak = None;
+        for (now, shown) in nats.chunks_exact(t).zip(&shown) {
+            let before = &self.nats[shown.row * t..][..shown.kept()];
+            let change = before.iter().zip(now).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
+            self.probes.company_rows += 1;
+            self.probes.company_change = self.probes.company_change.max(change);
+            if change <= allowed {
+                continue;
+            }
+            let detail = format!(
+                "row {} cost up to {change:.3e} nats a token more or less when it was scored again; \
+                 {allowed:.1e} is allowed",
+                shown.row
+            );
+            match shown.cut {
+                None => return Err(ScoreError::reject(Reason::CompanyDependent, detail)),
+                Some(cut) => leak = Some(format!("{detail}; tokens after position {cut} were replaced")),
+            }
+        }
+        leak.map_or(Ok(()), |detail| Err(ScoreError::reject(Reason::NonCausal, detail)))
+    }
+
+    /// Nats of the rows' own targets, whatever inputs were shown: (B·T).
+    fn ask(&self, shown: &[Shown]) -> Result<Vec<f32>, ScoreError> {
+        let logits = self.asker.logits(shown)?;
+        let targets: Vec<u32> =
+            shown.iter().flat_map(|s| self.rows.row(s.row)[1..].iter().map(|&id| u32::from(id))).collect();
+        cross_entropy::nats(&logits, &targets)?.ok_or_else(ScoreError::non_finite)
+    }
+
+    /// Each row's nats over the targets that have bytes, summed in f64: (rows).
+    fn row_nats(&self, token_bytes: &[u8]) -> Vec<f64> {
+        let counts = |id: u16| token_bytes[usize::from(id)] > 0;
+        let rows = self.nats.chunks_exact(self.rows.context()).zip(self.rows.iter());
+        rows.map(|(nats, row)| {
+            let targets = nats.iter().zip(&row[1..]);
+            targets.filter(|&(_, &id)| counts(id)).map(|(&nats, _)| f64::from(nats)).sum()
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! Probes of what logits depend on: rows whose tokens after a cut are replaced.
+//!
+//! What is allowed is absolute, in nats, not relative to the size of the logits: a nat is the scale the
+//! score has, and a scale that the contestant chooses would be a tolerance that it chooses.
+
+use candle_core::{DType, IndexOp, Tensor};
+use rand::rngs::StdRng;
+use rand::seq::{SliceRandom, index};
+use rand::{RngExt, SeedableRng};
+
+use crate::contest::Contestant;
+use crate::cross_entropy;
+use crate::exam::{Probes, Reason};
+use crate::rows::Rows;
+use crate::score::{Asker, ScoreError};
+
+/// What an identical repeat may differ by before the model counts as unrepeatable: enough for one bf16
+/// rounding of a logit below 32, far too little to hide a leak that is worth having.
+const MAX_REPEAT: f64 = 0.125;
+
+/// Tries to find a cut and a donor that differ right after the cut.
+const TRIES: usize = 1000;
+
+/// Randomness that no contestant can foresee.
+pub(crate) fn os_rng() -> Result<StdRng, ScoreError> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|e| ScoreError::Failed(format!("no randomness: {e}")))?;
+    Ok(StdRng::from_seed(seed))
+}
+
+/// A row as it is shown to the model.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    /// Which row it is.
+    pub(crate) row: usize,
+    /// Its inputs, (T); those after the cut are another row's.
+    pub(crate) x: Vec<u16>,
+    /// Last position whose token is its own; `None`: all are.
+    pub(crate) cut: Option<usize>,
+}
+
+impl Shown {
+    /// Row `row` as it is.
+    pub(crate) fn whole(rows: &Rows, row: usize) -> Shown {
+        Shown { row, x: rows.row(row)[..rows.context()].to_vec(), cut: None }
+    }
+
+    /// Row `row` up to a random cut, then what another row has there; the first token after the cut differs.
+    pub(crate) fn cut(rows: &Rows, row: usize, rng: &mut StdRng) -> Result<Shown, ScoreError> {
+        let mut shown = Shown::whole(rows, row);
+        let last = rows.context().saturating_sub(1);
+        for _ in 0..TRIES {
+            let (cut, donor) = (rng.random_range(0..last.max(1)), rng.random_range(0..rows.len()));
+            let suffix = &rows.row(donor)[..rows.context()][cut + 1..];
+            if donor != row && suffix.first().is_some_and(|&id| id != shown.x[cut + 1]) {
+                shown.x[cut + 1..].copy_from_slice(suffix);
+                shown.cut = Some(cut);
+                return Ok(shown);
+            }
+        }
+        Err(ScoreError::Failed("the rows are too few, too short or too alike for a causality probe".into()))
+    }
+
+    /// Positions whose logits must not have changed.
+    pub(crate) fn kept(&self) -> usize {
+        self.cut.map_or(self.x.len(), |cut| cut + 1)
+    }
+}
+
+/// Up to `count` different rows out of the first `among`, in random order; all over again where there are
+/// fewer. Every second one, starting with the first, is cut.
+pub(crate) fn company(
+    rows: &Rows,
+    among: usize,
+    count: usize,
+    rng: &mut StdRng,
+) -> Result<Vec<Shown>, ScoreError> {
+    let picked = index::sample(rng, among, count.min(among)).into_vec();
+    let mut batch = Vec::with_capacity(count);
+    for (i, &row) in picked.iter().cycle().take(count).enumerate() {
+        batch.push(if i % 2 == 0 { Shown::cut(rows, row, rng)? } else { Shown::whole(rows, row) });
+    }
+    batch.shuffle(rng);
+    Ok(batch)
+}
+
+/// The causality probe: a batch, the same again, and the same with half of its rows cut.
+///
+/// Rejects logits that are not finite, not repeatable, that change up to a cut (`non_causal`), or that change
+/// in rows which are the same in both batches (`company_dependent`).
+pub(crate) fn causality<C: Contestant>(
+    asker: &Asker<'_, C>,
+    rows: &Rows,
+    batch_rows: usize,
+    rng: &mut StdRng,
+) -> Result<Probes, ScoreError> {
+    let probed = company(rows, rows.len(), batch_rows, rng)?;
+    let real: Vec<Shown> = probed.iter().map(|shown| Shown::whole(rows, shown.row)).collect();
+
+    let before = finite(asker.logits(&real)?)?;
+    let again = finite(asker.logits(&real)?)?;
+    let mut repeat: f64 = 0.0;
+    for i in 0..real.len() {
+        repeat = repeat.max(change(&before, &again, i, rows.context())?);
+    }
+    drop(again);
+    if repeat > MAX_REPEAT {
+        let detail = format!(
+            "the same batch gave logits that differ by {repeat:.3e}; at most {MAX_REPEAT} is rounding: \
+             logits must not be random or depend on earlier calls"
+        );
+        return Err(ScoreError::reject(Reason::Unrepeatable, detail));
+    }
+
+    let after = finite(asker.logits(&probed)?)?;
+    let floor = if before.dtype() == DType::F32 { 1e-5 } else { 1e-2 };
+    let allowed = (4.0 * repeat).max(floor);
+    let mut probes = Probes { repeat, causal_allowed: allowed, ..Probes::default() };
+    let mut leak = None;
+    for (i, shown) in probed.iter().enumerate() {
+        let change = change(&before, &after, i, shown.kept())?;
+        match shown.cut {
+            Some(cut) => {
+                probes.probed_rows += 1;
+                probes.causal_change = probes.causal_change.max(change);
+                if change > allowed {
+                    leak = Some(format!(
+                        "logits up to position {cut} changed by {change:.3e} when tokens after it did; \
+                         {allowed:.1e} is allowed"
+                    ));
+                }
+            }
+            // this row is the same in both batches: what changed is its company
+            None if change > allowed => {
+                let detail = format!(
+                    "logits of a row changed by {change:.3e} when other rows of the batch did; {allowed:.1e} \
+                     is allowed"
+                );
+                return Err(ScoreError::reject(Reason::CompanyDependent, detail));
+            }
+            None => {}
+        }
+    }
+    match leak {
+        Some(detail) => Err(ScoreError::reject(Reason::NonCausal, detail)),
+        None => Ok(probes),
+    }
+}
+
+fn finite(logits: Tensor) -> Result<Tensor, ScoreError> {
+    if cross_entropy::all_finite(&logits)? { Ok(logits) } else { Err(ScoreError::non_finite()) }
+}
+
+/// The largest change of a logit at the first `positions` of row `i`. a, b: (B, T, V).
+fn change(a: &Tensor, b: &Tensor, i: usize, positions: usize) -> Result<f64, ScoreError> {
+    let row = |t: &Tensor| t.i(i)?.narrow(0, 0, positions)?.to_dtype(DType::F32);
+    let difference = (row(a)? - row(b)?)?.abs()?.flatten_all()?.max(0)?;
+    Ok(f64::from(difference.to_scalar::<f32>()?))
+}
