@@ -26,6 +26,8 @@ pub mod progress;
 pub mod tokenizer;
 
 #[cfg(feature = "contest")]
+mod by_hand;
+#[cfg(feature = "contest")]
 pub mod checkpoint;
 #[cfg(feature = "contest")]
 pub mod clock;
@@ -38,7 +40,13 @@ pub mod device;
 #[cfg(feature = "contest")]
 mod epochs;
 #[cfg(feature = "contest")]
+mod fit;
+#[cfg(feature = "contest")]
 pub mod loader;
+#[cfg(feature = "contest")]
+mod pipe;
+#[cfg(feature = "contest")]
+pub mod preflight;
 #[cfg(feature = "contest")]
 mod probe;
 #[cfg(feature = "contest")]

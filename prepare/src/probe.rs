@@ -152,7 +152,7 @@ fn finite(logits: Tensor) -> Result<Tensor, ScoreError> {
 }
 
 /// The largest change of a logit at the first `positions` of row `i`. a, b: (B, T, V).
-fn change(a: &Tensor, b: &Tensor, i: usize, positions: usize) -> Result<f64, ScoreError> {
+pub(crate) fn change(a: &Tensor, b: &Tensor, i: usize, positions: usize) -> Result<f64, ScoreError> {
     let row = |t: &Tensor| t.i(i)?.narrow(0, 0, positions)?.to_dtype(DType::F32);
     let difference = (row(a)? - row(b)?)?.abs()?.flatten_all()?.max(0)?;
     Ok(f64::from(difference.to_scalar::<f32>()?))

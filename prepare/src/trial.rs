@@ -1,7 +1,7 @@
 //! What a contestant trains with: batches, clock, seed, device.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use candle_core::{Device, Error, Result, Tensor};
@@ -45,17 +45,24 @@ pub struct Description {
 /// }
 /// ```
 pub struct Trial {
+    profile: Profile,
+    device: Device,
+    seed: u64,
     pub(crate) clock: Clock,
     pub(crate) loader: Loader,
     pub(crate) curve: Curve,
     pub(crate) description: Option<Description>,
-    pub(crate) device: Device,
-    pub(crate) seed: u64,
-    pub(crate) profile: Profile,
     pub(crate) tokens: u64,
 }
 
 impl Trial {
+    /// Starts the clock.
+    pub(crate) fn start(profile: Profile, device: Device, seed: u64, data: Data, budget: Budget) -> Trial {
+        let Data { loader, curve } = data;
+        let clock = Clock::start(budget);
+        Trial { clock, loader, curve, description: None, device, seed, profile, tokens: 0 }
+    }
+
     /// The profile; constants that differ by profile are chosen by it.
     pub fn profile(&self) -> Profile {
         self.profile
@@ -139,6 +146,12 @@ impl Trial {
     }
 }
 
+/// What is made ready before the clock starts.
+pub(crate) struct Data {
+    pub(crate) loader: Loader,
+    pub(crate) curve: Curve,
+}
+
 struct Row {
     step: u64,
     seconds: f64,
@@ -147,11 +160,16 @@ struct Row {
     loss: f64,
 }
 
-/// The loss curve, `steps.csv`. Each row is written when it is made, so that a crash keeps the curve.
+/// Between two updates of the display.
+const DISPLAY_EVERY_SECONDS: f64 = 0.25;
+
+/// The loss curve, `steps.csv`. Each row is written when it is made, so that a crash keeps the curve. Where
+/// standard error is a terminal, the latest row is shown on it.
 pub(crate) struct Curve {
     file: File,
     rows: u64,
     last_loss: Option<f64>,
+    displayed: Option<f64>,
 }
 
 impl Curve {
@@ -159,7 +177,8 @@ impl Curve {
     pub(crate) fn create(path: &Path) -> io::Result<Curve> {
         let mut file = File::create(path)?;
         file.write_all(b"step,seconds,progress,tokens,loss\n")?;
-        Ok(Curve { file, rows: 0, last_loss: None })
+        let displayed = io::stderr().is_terminal().then_some(0.0);
+        Ok(Curve { file, rows: 0, last_loss: None, displayed })
     }
 
     fn push(&mut self, row: &Row) -> io::Result<()> {
@@ -167,7 +186,20 @@ impl Curve {
         let line = format!("{step},{seconds:.3},{progress:.6},{tokens},{loss:.6}\n");
         self.rows += 1;
         self.last_loss = Some(*loss);
-        self.file.write_all(line.as_bytes())
+        self.file.write_all(line.as_bytes())?;
+        if self.displayed.is_some_and(|last| seconds - last >= DISPLAY_EVERY_SECONDS) {
+            self.displayed = Some(*seconds);
+            let (percent, speed) = (100.0 * progress, *tokens as f64 / seconds);
+            eprint!("\r{percent:5.1} %  step {step}  loss {loss:.4}  {speed:.0} tokens/s \x1b[K");
+        }
+        Ok(())
+    }
+
+    /// Leaves the terminal with a fresh line.
+    pub(crate) fn end_display(&mut self) {
+        if self.displayed.take().is_some() {
+            eprintln!();
+        }
     }
 
     /// Number of steps recorded.
