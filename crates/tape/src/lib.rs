@@ -1,1 +1,13 @@
-//! tape
+//! Reverse-mode autodiff over candle tensors.
+
+mod bridge;
+pub mod check;
+mod error;
+mod inplace;
+mod ops;
+mod param;
+mod tape;
+
+pub use error::Error;
+pub use param::Param;
+pub use tape::{Node, Operand, Tape};

@@ -1,0 +1,142 @@
+//! Parameters: a master value, a copy in the compute dtype, and a gradient that accumulates.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use candle_core::{DType, Result, Tensor};
+
+use crate::Error;
+use crate::inplace::add_assign;
+
+/// A trainable tensor.
+///
+/// Cloning is cheap and gives another handle on the same parameter, so an optimizer may hold clones of
+/// what the model holds.
+#[derive(Clone)]
+pub struct Param(Rc<Inner>);
+
+struct Inner {
+    name: String,
+    /// What the optimizer updates; contiguous.
+    master: RefCell<Tensor>,
+    /// What the forward pass reads: the master itself where the dtypes agree.
+    compute: RefCell<Tensor>,
+    compute_dtype: DType,
+    /// In the master's dtype, or f32 where that is narrower; kept from step to step.
+    grad: RefCell<Option<Tensor>>,
+    has_grad: Cell<bool>,
+}
+
+impl Param {
+    /// A parameter that is stored and computed with in the dtype of `value`.
+    pub fn new(name: impl Into<String>, value: Tensor) -> Result<Self> {
+        let dtype = value.dtype();
+        Self::with_compute(name, value, dtype)
+    }
+
+    /// A parameter stored as `value` and computed with as `compute`, e.g. f32 and bf16.
+    pub fn with_compute(name: impl Into<String>, value: Tensor, compute: DType) -> Result<Self> {
+        // copied: updates happen in place and must not reach another holder of the tensor
+        let master = value.detach().copy()?.contiguous()?;
+        Ok(Self(Rc::new(Inner {
+            name: name.into(),
+            compute: RefCell::new(master.to_dtype(compute)?),
+            master: RefCell::new(master),
+            compute_dtype: compute,
+            grad: RefCell::new(None),
+            has_grad: Cell::new(false),
+        })))
+    }
+
+    /// The name under which it is saved and reported.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The shape.
+    pub fn dims(&self) -> Vec<usize> {
+        self.0.master.borrow().dims().to_vec()
+    }
+
+    /// Number of elements.
+    pub fn elem_count(&self) -> usize {
+        self.0.master.borrow().elem_count()
+    }
+
+    /// The value in the compute dtype: what the forward pass reads.
+    pub fn value(&self) -> Tensor {
+        self.0.compute.borrow().clone()
+    }
+
+    /// The stored value: what an optimizer updates, in place (then [`Param::refresh`]) or by
+    /// [`Param::set`].
+    pub fn master(&self) -> Tensor {
+        self.0.master.borrow().clone()
+    }
+
+    /// The gradient accumulated since the last [`Param::zero_grad`]; `None` when none has come.
+    pub fn grad(&self) -> Option<Tensor> {
+        self.0.has_grad.get().then(|| self.0.grad.borrow().clone()).flatten()
+    }
+
+    /// Forgets the gradient. The buffer stays and is overwritten by the next one.
+    pub fn zero_grad(&self) {
+        self.0.has_grad.set(false);
+    }
+
+    /// Replaces the value; same shape.
+    ///
+    /// # Errors
+    /// When the shape differs.
+    pub fn set(&self, value: &Tensor) -> Result<()> {
+        if value.dims() != self.dims() {
+            let (name, got, want) = (self.name().to_string(), value.dims().to_vec(), self.dims());
+            return Err(Error::ParamShape { name, got, want }.into());
+        }
+        let dtype = self.0.master.borrow().dtype();
+        *self.0.master.borrow_mut() = value.detach().to_dtype(dtype)?.copy()?.contiguous()?;
+        self.refresh()
+    }
+
+    /// Brings the compute copy up to date after the master was changed in place.
+    pub fn refresh(&self) -> Result<()> {
+        *self.0.compute.borrow_mut() = self.0.master.borrow().to_dtype(self.0.compute_dtype)?;
+        Ok(())
+    }
+
+    /// Adds to the gradient; the first one since `zero_grad` overwrites the buffer.
+    pub(crate) fn accumulate(&self, grad: &Tensor) -> Result<()> {
+        if grad.dims() != self.dims() {
+            let (name, got, want) = (self.name().to_string(), grad.dims().to_vec(), self.dims());
+            return Err(Error::ParamShape { name, got, want }.into());
+        }
+        let (buffer, accumulate) = self.grad_buffer()?;
+        let grad = grad.to_dtype(buffer.dtype())?;
+        match accumulate {
+            true => add_assign(&buffer, &grad)?,
+            false => buffer.slice_set(&grad.contiguous()?, 0, 0)?,
+        }
+        Ok(())
+    }
+
+    /// The buffer to write a gradient to, and whether it holds one to be added to (else its content is
+    /// void). The caller must write all of it.
+    pub(crate) fn grad_buffer(&self) -> Result<(Tensor, bool)> {
+        let mut grad = self.0.grad.borrow_mut();
+        let buffer = match &*grad {
+            Some(buffer) => buffer.clone(),
+            None => {
+                let master = self.0.master.borrow();
+                let dtype = if master.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+                grad.insert(Tensor::zeros(master.shape(), dtype, master.device())?).clone()
+            }
+        };
+        Ok((buffer, self.0.has_grad.replace(true)))
+    }
+}
+
+impl std::fmt::Debug for Param {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Param({}, {:?})", self.name(), self.dims())
+    }
+}
