@@ -4,6 +4,7 @@ mod bridge;
 pub mod check;
 mod error;
 mod inplace;
+mod nn;
 mod ops;
 mod param;
 mod tape;

@@ -104,34 +104,33 @@ impl Param {
         Ok(())
     }
 
-    /// Adds to the gradient; the first one since `zero_grad` overwrites the buffer.
+    /// Adds to the gradient.
     pub(crate) fn accumulate(&self, grad: &Tensor) -> Result<()> {
         if grad.dims() != self.dims() {
             let (name, got, want) = (self.name().to_string(), grad.dims().to_vec(), self.dims());
             return Err(Error::ParamShape { name, got, want }.into());
         }
-        let (buffer, accumulate) = self.grad_buffer()?;
-        let grad = grad.to_dtype(buffer.dtype())?;
-        match accumulate {
-            true => add_assign(&buffer, &grad)?,
-            false => buffer.slice_set(&grad.contiguous()?, 0, 0)?,
-        }
-        Ok(())
+        let buffer = self.grad_buffer()?;
+        add_assign(&buffer, &grad.to_dtype(buffer.dtype())?)
     }
 
-    /// The buffer to write a gradient to, and whether it holds one to be added to (else its content is
-    /// void). The caller must write all of it.
-    pub(crate) fn grad_buffer(&self) -> Result<(Tensor, bool)> {
+    /// The buffer to add a gradient to: zeros when none has come yet.
+    pub(crate) fn grad_buffer(&self) -> Result<Tensor> {
         let mut grad = self.0.grad.borrow_mut();
-        let buffer = match &*grad {
-            Some(buffer) => buffer.clone(),
+        let first = !self.0.has_grad.replace(true);
+        match &*grad {
+            Some(buffer) => {
+                if first {
+                    buffer.zero_set()?;
+                }
+                Ok(buffer.clone())
+            }
             None => {
                 let master = self.0.master.borrow();
                 let dtype = if master.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-                grad.insert(Tensor::zeros(master.shape(), dtype, master.device())?).clone()
+                Ok(grad.insert(Tensor::zeros(master.shape(), dtype, master.device())?).clone())
             }
-        };
-        Ok((buffer, self.0.has_grad.replace(true)))
+        }
     }
 }
 

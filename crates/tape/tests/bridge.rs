@@ -13,7 +13,7 @@ fn candle_expressions_have_their_gradient() {
     check::gradients(&[&a, &b], 1e-6, |t| {
         let y = t.candle(&[&t.param(&a), &t.param(&b)], |t| {
             let z = t[0].matmul(&t[1])?;
-            candle_nn::ops::softmax(&z, D::Minus1)? * &constant
+            &candle_nn::ops::softmax(&z, D::Minus1)? * &constant
         })?;
         y.candle(|y| y.gelu_erf())?.sum_all()
     })
