@@ -198,9 +198,8 @@ impl Gpt {
             let table = |_| table(&format!("blocks.{layer}.value"), [v, kv], block_init);
             tables.push(config.has_value(layer).then_some(()).map(table).transpose()?);
         }
-        let mut weight = |name: &str, dims: &[usize], init| {
-            Param::with_compute(name, make(name, dims, init)?, compute)
-        };
+        let mut weight =
+            |name: &str, dims: &[usize], init| Param::with_compute(name, make(name, dims, init)?, compute);
         let head = weight("head", &[v, c], Init::Normal(HEAD_STD))?;
         let residual = weight("residual", &[depth], Init::Constant(RESIDUAL))?;
         let shortcut = weight("shortcut", &[depth], Init::Constant(SHORTCUT))?;

@@ -135,8 +135,7 @@ impl Optimizer {
         }
         for g in &self.groups {
             let weights: Vec<Tensor> = g.params.iter().map(Param::master).collect();
-            let grads =
-                g.params.iter().map(|p| gradient(p, g.moment.dtype())).collect::<Result<Vec<_>>>()?;
+            let grads = g.params.iter().map(|p| gradient(p, g.moment.dtype())).collect::<Result<Vec<_>>>()?;
             let with = Muon {
                 lr: MATRIX_LR * scale,
                 momentum,

@@ -3,7 +3,6 @@
 mod bridge;
 pub mod check;
 mod error;
-mod inplace;
 mod nn;
 mod ops;
 mod param;

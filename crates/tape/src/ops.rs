@@ -192,8 +192,7 @@ impl Node {
     /// Swaps two axes; a view.
     pub fn transpose(&self, a: usize, b: usize) -> Result<Node> {
         let y = self.value().transpose(a, b)?;
-        self.tape()
-            .push("transpose", &[self], y, move |g| Ok(vec![Grad::shared(g.tensor.transpose(a, b)?)]))
+        self.tape().push("transpose", &[self], y, move |g| Ok(vec![Grad::shared(g.tensor.transpose(a, b)?)]))
     }
 
     /// The same values laid out row by row; free where they are already.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use candle_core::{DType, Result, Tensor};
 
 use crate::Error;
-use crate::inplace::add_assign;
+use kernels::accumulate::add_assign;
 
 /// A trainable tensor.
 ///

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use candle_core::{DType, Result, Shape, Tensor};
 
-use crate::inplace::add_assign;
 use crate::{Error, Param};
+use kernels::accumulate::add_assign;
 
 /// A record of operations. `forward` code writes to it, [`Node::backward`] reads it from the end and
 /// empties it as it goes, so that an activation is freed as soon as its last use has passed.
@@ -150,7 +150,8 @@ impl Tape {
             return Ok(self.constant(value));
         }
         let same = |a: &Rc<_>, b: &Rc<_>| Rc::ptr_eq(a, b);
-        let here = |n: &&Node| self.record.as_ref().zip(n.tape.record.as_ref()).is_some_and(|(a, b)| same(a, b));
+        let here =
+            |n: &&Node| self.record.as_ref().zip(n.tape.record.as_ref()).is_some_and(|(a, b)| same(a, b));
         let Some(record) = self.record.as_ref().filter(|_| tracked.into_iter().all(here)) else {
             return Err(Error::OtherTape { op: name }.into());
         };

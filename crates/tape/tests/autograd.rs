@@ -63,9 +63,8 @@ fn linear_accumulates_over_micro_steps_like_one_large_batch() {
     // oracle: the same product over all rows at once
     let w = param("w", &[5, 4], 1);
     let x = normal(&[6, 4], 2).unwrap();
-    let loss = |rows: Tensor| -> Result<()> {
-        Tape::new().constant(rows).linear(&w)?.sqr()?.sum_all()?.backward()
-    };
+    let loss =
+        |rows: Tensor| -> Result<()> { Tape::new().constant(rows).linear(&w)?.sqr()?.sum_all()?.backward() };
     loss(x.clone()).unwrap();
     let whole = grad(&w);
     w.zero_grad();

@@ -66,7 +66,8 @@ fn a_sound_expression_passes_the_check() {
     for _ in 0..20 {
         checked(&a, |x| x.relu()? + x.gelu()?).unwrap();
         checked(&a, |x| x + candle_nn::ops::softmax(x, D::Minus1)?).unwrap();
-        checked(&a, |x| x.narrow(1, 0, 4)?.contiguous()?.matmul(&x.narrow(1, 4, 4)?.t()?.contiguous()?)).unwrap();
+        checked(&a, |x| x.narrow(1, 0, 4)?.contiguous()?.matmul(&x.narrow(1, 4, 4)?.t()?.contiguous()?))
+            .unwrap();
         checked(&a, |x| x.sum_all()?.tanh()).unwrap();
         // dropout: another mask each time, which differences cannot judge
         checked(&a, |x| candle_nn::ops::dropout(x, 0.5)).unwrap();

@@ -37,8 +37,12 @@ fn b_away_from_zero(t: &Tape, b: &Param) -> Result<Node> {
 
 #[test]
 fn broadcast_gradients_are_summed_back_to_the_input_shape() {
-    let (a, row, column, one) =
-        (param("a", &[2, 3, 4], 1), param("row", &[4], 2), param("column", &[3, 1], 3), param("one", &[1], 4));
+    let (a, row, column, one) = (
+        param("a", &[2, 3, 4], 1),
+        param("row", &[4], 2),
+        param("column", &[3, 1], 3),
+        param("one", &[1], 4),
+    );
     agrees(&[&a, &row, &column, &one], |t| {
         let sum = (&(&t.param(&a) * &row)? + &column)?;
         &(&sum - &row)? * &one
