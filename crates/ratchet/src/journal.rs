@@ -1,8 +1,26 @@
-//! The append-only, fsynced record that is the truth.
+//! The append-only, fsynced record that is the truth; everything else is derived from it.
+//!
+//! One JSON object a line. A last line without its newline was being written when the driver died: it is
+//! cut off, and the trial it belonged to is open again. Nothing is ever rewritten.
+
+use std::{
+    collections::HashMap,
+    fs::{File, OpenOptions},
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{proposer::Proposal, source::TreeHash, verdict::Verdict};
+use crate::{
+    error::{Doing, Error, Result},
+    proposer::Proposal,
+    source::TreeHash,
+    verdict::Verdict,
+};
+
+/// The version of the records written; a newer one is not read.
+const VERSION: u32 = 1;
 
 /// How a trial ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +32,17 @@ pub enum Status {
     Discard,
     /// It has no score.
     Crash,
+}
+
+impl Status {
+    /// As it stands in `results.tsv`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Discard => "discard",
+            Self::Crash => "crash",
+        }
+    }
 }
 
 /// One finished trial: a row of `results.tsv`, and more.
@@ -53,4 +82,411 @@ pub struct TrialRecord {
     pub verdict: Verdict,
     /// When the trial ended, RFC 3339 in UTC.
     pub ended: String,
+}
+
+/// What a tag starts from and is held to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Init {
+    /// The tag.
+    pub tag: String,
+    /// The commit that the baseline is.
+    pub base: String,
+    /// (section, canonical JSON) of `ratchet.toml`, as it decides values.
+    pub contract: Vec<(String, String)>,
+    /// Hash of every protected file of the base.
+    pub protected: String,
+    /// The profile, for a task that has them.
+    pub profile: Option<String>,
+    /// The device, for example `cpu` or `NVIDIA H200`.
+    pub device: String,
+}
+
+/// What is written down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The tag was created; always first.
+    Init(Init),
+    /// A run began.
+    RunStarted {
+        /// When.
+        at: String,
+        /// The rules that may end it, as given.
+        rules: String,
+    },
+    /// A run ended.
+    RunEnded {
+        /// When.
+        at: String,
+        /// Which rule ended it.
+        reason: String,
+    },
+    /// A proposal was asked for and came to nothing.
+    NoProposal {
+        /// Who was asked.
+        proposer: String,
+        /// Why nothing came of it.
+        reason: String,
+    },
+    /// A trial is under way.
+    Opened {
+        /// Its number; free again when it never closes.
+        trial: u64,
+        /// What the candidate was made from.
+        parent: Option<u64>,
+        /// Its commit.
+        commit: String,
+    },
+    /// The open trial is given up: it has no row, and its number is free again.
+    Abandoned {
+        /// Its number.
+        trial: u64,
+        /// Why.
+        reason: String,
+    },
+    /// A further run of an earlier trial, for a decision or on request.
+    Replicated {
+        /// The trial that was run again.
+        trial: u64,
+        /// Which seed: 0 is that of the trial itself.
+        run: u32,
+        /// Its value; `None` when it crashed.
+        value: Option<f64>,
+        /// How long it took.
+        seconds: f64,
+        /// Whether it counts: `rerun` only compares.
+        counts: bool,
+    },
+    /// A trial is over.
+    Closed(Box<TrialRecord>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    v: u32,
+    #[serde(flatten)]
+    event: Event,
+}
+
+/// What the journal adds up to.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    init: Option<Init>,
+    trials: Vec<TrialRecord>,
+    champion: Option<usize>,
+    tried: HashMap<TreeHash, u64>,
+    open: Option<u64>,
+    attempts: u64,
+    last_stop: Option<String>,
+}
+
+impl History {
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Init(init) => self.init = Some(init),
+            Event::RunStarted { .. } => self.last_stop = None,
+            Event::RunEnded { reason, .. } => self.last_stop = Some(reason),
+            Event::NoProposal { .. } => self.attempts += 1,
+            Event::Opened { trial, .. } => {
+                self.open = Some(trial);
+                self.attempts += 1;
+            }
+            Event::Abandoned { .. } => self.open = None,
+            Event::Replicated { trial, value: Some(value), seconds, counts: true, .. } => {
+                if let Some(record) = self.trials.iter_mut().find(|record| record.trial == trial) {
+                    record.values.push(value);
+                    record.seconds += seconds;
+                    record.value = mean(&record.values);
+                }
+            }
+            Event::Replicated { .. } => {}
+            Event::Closed(record) => {
+                self.open = None;
+                if record.status == Status::Keep {
+                    self.champion = Some(self.trials.len());
+                }
+                if record.parent.is_some() || record.status != Status::Crash {
+                    // a baseline that crashed may be tried again
+                    self.tried.entry(record.source.clone()).or_insert(record.trial);
+                }
+                self.trials.push(*record);
+            }
+        }
+    }
+
+    /// What the tag is held to.
+    pub fn init(&self) -> Option<&Init> {
+        self.init.as_ref()
+    }
+
+    /// Every finished trial, oldest first.
+    pub fn trials(&self) -> &[TrialRecord] {
+        &self.trials
+    }
+
+    /// The last keep: the best by the rules, which is not always the lowest number.
+    pub fn champion(&self) -> Option<&TrialRecord> {
+        self.champion.map(|i| &self.trials[i])
+    }
+
+    /// The first keep.
+    pub fn baseline(&self) -> Option<&TrialRecord> {
+        self.trials.iter().find(|record| record.status == Status::Keep)
+    }
+
+    /// The trial that had these files first.
+    pub fn tried(&self, source: &TreeHash) -> Option<u64> {
+        self.tried.get(source).copied()
+    }
+
+    /// A trial that was under way when the journal ends.
+    pub fn open(&self) -> Option<u64> {
+        self.open
+    }
+
+    /// The number that the next trial gets; an abandoned one's is used again.
+    pub fn next_trial(&self) -> u64 {
+        self.trials.last().map_or(1, |record| record.trial + 1)
+    }
+
+    /// Proposals so far, whatever came of them.
+    pub fn attempts(&self) -> u64 {
+        self.attempts
+    }
+
+    /// Why the last run ended; `None` while one is running or after one was killed.
+    pub fn last_stop(&self) -> Option<&str> {
+        self.last_stop.as_deref()
+    }
+
+    /// How many trials ended so.
+    pub fn count(&self, status: Status) -> usize {
+        self.trials.iter().filter(|record| record.status == status).count()
+    }
+
+    /// Trial `n`.
+    pub fn trial(&self, n: u64) -> Option<&TrialRecord> {
+        self.trials.iter().find(|record| record.trial == n)
+    }
+}
+
+/// The mean; `None` of nothing.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The journal, open for writing.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    history: History,
+}
+
+impl Journal {
+    /// Starts a tag's journal; the folder exists. Appears whole, with its `init`, or not at all.
+    pub fn create(path: &Path, init: Init) -> Result<Self> {
+        let mut line = serde_json::to_vec(&Line { v: VERSION, event: Event::Init(init) }).map_err(|error| {
+            Error::internal("could not write the journal").at(path).because(error)
+        })?;
+        line.push(b'\n');
+        crate::state::write_atomic(path, &line)?;
+        Self::open(path)
+    }
+
+    /// Opens a journal to go on with it: a torn last line is cut off.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut file = OpenOptions::new().read(true).append(true).open(path).doing("open the journal", path)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).doing("read the journal", path)?;
+        let (history, whole) = replay(&text, path)?;
+        if whole < text.len() {
+            file.set_len(whole as u64).doing("cut the torn end off the journal", path)?;
+            file.sync_all().doing("sync the journal", path)?;
+        }
+        file.seek(SeekFrom::End(0)).doing("open the journal", path)?;
+        Ok(Self { path: path.to_path_buf(), file, history })
+    }
+
+    /// What it adds up to.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Writes a record down; when this returns it is on disk.
+    pub fn append(&mut self, event: Event) -> Result<()> {
+        let mut line = serde_json::to_vec(&Line { v: VERSION, event: event.clone() }).map_err(|error| {
+            Error::internal("could not write the journal").at(&self.path).because(error)
+        })?;
+        line.push(b'\n');
+        let before = self.file.metadata().doing("look at the journal", &self.path)?.len();
+        let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // half a line would hide the next record behind it
+            let _ = self.file.set_len(before);
+            return Err(error).doing("write the journal", &self.path).map_err(|error| error.hint("free some disk space"));
+        }
+        self.history.apply(event);
+        Ok(())
+    }
+}
+
+/// Reads what a journal adds up to, changing nothing; for `status` and the like.
+pub fn read(path: &Path) -> Result<History> {
+    let text = std::fs::read(path).doing("read the journal", path)?;
+    replay(&text, path).map(|(history, _)| history)
+}
+
+/// The history, and the length of the whole lines.
+fn replay(text: &[u8], path: &Path) -> Result<(History, usize)> {
+    let mut history = History::default();
+    let mut whole = 0;
+    for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        if !line.ends_with(b"\n") {
+            break;
+        }
+        let damaged = |error: serde_json::Error| {
+            Error::internal(format!("line {} of the journal is damaged", number + 1))
+                .at(path)
+                .because(error)
+                .hint("restore the file, or start afresh with --tag")
+        };
+        let version: Version = serde_json::from_slice(line).map_err(damaged)?;
+        if version.v > VERSION {
+            return Err(Error::usage(format!("the journal was written by a newer ratchet (format {})", version.v)).at(path));
+        }
+        history.apply(serde_json::from_slice::<Line>(line).map_err(damaged)?.event);
+        whole += line.len();
+    }
+    if history.init.is_none() {
+        return Err(Error::internal("the journal has no beginning").at(path).hint("start afresh with --tag"));
+    }
+    Ok((history, whole))
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{
+        noise::Noise,
+        verdict::{Decision, Rule},
+    };
+
+    pub(crate) fn init() -> Init {
+        Init {
+            tag: "t".into(),
+            base: "0".repeat(40),
+            contract: vec![],
+            protected: String::new(),
+            profile: None,
+            device: "cpu".into(),
+        }
+    }
+
+    /// A record with a value, or a crash without.
+    pub(crate) fn record(trial: u64, status: Status, value: Option<f64>) -> TrialRecord {
+        let files: std::collections::BTreeMap<String, String> = [("x".into(), format!("{trial}"))].into();
+        TrialRecord {
+            trial,
+            status,
+            value,
+            values: value.into_iter().collect(),
+            delta: None,
+            memory_gb: 0.0,
+            seconds: 1.0,
+            commit: Some(format!("{trial:040x}")),
+            parent: (trial > 1).then_some(1),
+            proposer: "test".into(),
+            proposal: Proposal { description: format!("number {trial}"), ..Default::default() },
+            source: TreeHash::of(&files),
+            lines: 1,
+            tokens_m: None,
+            mfu_percent: None,
+            verdict: Verdict {
+                decision: Decision::Keep,
+                outcome: "improved".into(),
+                reason: String::new(),
+                delta: None,
+                rule: Rule::Strict,
+                noise: Noise { sigma: None, freedom: 0 },
+            },
+            ended: "2026-01-01T00:00:00Z".into(),
+        }
+    }
+
+    fn closed(trial: u64, status: Status, value: Option<f64>) -> Event {
+        Event::Closed(Box::new(record(trial, status, value)))
+    }
+
+    #[test]
+    fn a_restart_remembers_the_best() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.jsonl");
+        let mut journal = Journal::create(&path, init()).unwrap();
+        journal.append(closed(1, Status::Keep, Some(1.1))).unwrap();
+        journal.append(closed(2, Status::Crash, None)).unwrap();
+        journal.append(closed(3, Status::Discard, Some(1.174))).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.history().champion().unwrap().trial, 1);
+        assert_eq!(journal.history().next_trial(), 4);
+        assert_eq!(journal.history().tried(&record(3, Status::Discard, None).source), Some(3));
+    }
+
+    #[test]
+    fn a_torn_last_line_reopens_its_trial() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.jsonl");
+        let mut journal = Journal::create(&path, init()).unwrap();
+        journal.append(closed(1, Status::Keep, Some(1.0))).unwrap();
+        journal.append(Event::Opened { trial: 2, parent: Some(1), commit: String::new() }).unwrap();
+        journal.append(closed(2, Status::Keep, Some(0.5))).unwrap();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        let last = whole[..whole.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+        for cut in [last + 1, last + 20, whole.len() - 1] {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let mut journal = Journal::open(&path).unwrap();
+            assert_eq!(journal.history().open(), Some(2));
+            assert_eq!(journal.history().champion().unwrap().value, Some(1.0));
+            journal.append(closed(2, Status::Keep, Some(0.5))).unwrap();
+            assert_eq!(read(&path).unwrap().trials().len(), 2);
+        }
+        std::fs::write(&path, [&whole[..last], b"{}\n"].concat()).unwrap();
+        assert!(Journal::open(&path).unwrap_err().to_string().contains("line 4"));
+    }
+
+    #[test]
+    fn an_abandoned_trials_number_is_used_again() {
+        let mut history = History::default();
+        history.apply(closed(1, Status::Keep, Some(1.0)));
+        history.apply(Event::Opened { trial: 2, parent: Some(1), commit: String::new() });
+        history.apply(Event::Abandoned { trial: 2, reason: "killed".into() });
+        assert_eq!((history.open(), history.next_trial()), (None, 2));
+    }
+
+    #[test]
+    fn a_crashed_baseline_may_be_tried_again() {
+        let mut history = History::default();
+        let crashed = record(1, Status::Crash, None);
+        history.apply(Event::Closed(Box::new(crashed.clone())));
+        assert_eq!(history.tried(&crashed.source), None);
+        assert_eq!(history.next_trial(), 2);
+    }
+
+    #[test]
+    fn replicates_change_the_mean_and_reruns_do_not() {
+        let mut history = History::default();
+        history.apply(closed(1, Status::Keep, Some(1.0)));
+        let more = |counts| Event::Replicated { trial: 1, run: 1, value: Some(3.0), seconds: 2.0, counts };
+        history.apply(more(false));
+        assert_eq!(history.trials()[0].value, Some(1.0));
+        history.apply(more(true));
+        assert_eq!((history.trials()[0].value, history.trials()[0].seconds), (Some(2.0), 3.0));
+    }
 }

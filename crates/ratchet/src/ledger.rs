@@ -1,1 +1,103 @@
-//! `results.tsv`, a projection of the journal.
+//! `results.tsv`, a projection of the journal for people and for readers of such files.
+
+use std::path::Path;
+
+use crate::{
+    error::{Error, Result},
+    journal::{Status, TrialRecord},
+    runlog::plain,
+    state::write_atomic,
+};
+
+/// Characters of a description that stand in the table.
+pub const DESCRIPTION: usize = 200;
+
+/// The whole table, header first, tab-separated.
+pub fn table(metric: &str, trials: &[TrialRecord]) -> Result<Vec<u8>> {
+    let broken = |error: csv::Error| Error::internal("could not write the results").because(error);
+    let mut writer = csv::WriterBuilder::new().delimiter(b'\t').from_writer(Vec::new());
+    writer
+        .write_record([
+            "commit",
+            metric,
+            "memory_gb",
+            "status",
+            "description",
+            "trial",
+            "delta",
+            "seconds",
+            "tokens_M",
+            "mfu",
+            "lines",
+            "proposer",
+            "parent",
+            "outcome",
+        ])
+        .map_err(broken)?;
+    for trial in trials {
+        // a crash reads 0.000000 and 0.0, as in every such file; its status says that it is no value
+        let crashed = trial.status == Status::Crash;
+        let memory = if crashed { 0.0 } else { trial.memory_gb };
+        let or_empty = |value: Option<f64>, digits: usize| value.map_or(String::new(), |v| format!("{v:.digits$}"));
+        writer
+            .write_record([
+                trial.commit.as_deref().map_or("", |commit| &commit[..7.min(commit.len())]),
+                &format!("{:.6}", trial.value.filter(|_| !crashed).unwrap_or(0.0)),
+                &format!("{memory:.1}"),
+                trial.status.as_str(),
+                // quotes would be doubled, which line-by-line readers do not undo
+                &plain(&trial.proposal.description, DESCRIPTION).replace('"', "'"),
+                &trial.trial.to_string(),
+                &trial.delta.map_or(String::new(), |delta| format!("{delta:+.6}")),
+                &format!("{:.1}", trial.seconds),
+                &or_empty(trial.tokens_m, 3),
+                &or_empty(trial.mfu_percent, 2),
+                &trial.lines.to_string(),
+                &plain(&trial.proposer, 40).replace('"', "'"),
+                &trial.parent.map_or(String::new(), |parent| parent.to_string()),
+                &plain(&trial.verdict.outcome, 40).replace('"', "'"),
+            ])
+            .map_err(broken)?;
+    }
+    writer.into_inner().map_err(|error| Error::internal("could not write the results").because(error.to_string()))
+}
+
+/// Writes the table, whole or not at all; does nothing when it stands there already.
+pub fn write(path: &Path, metric: &str, trials: &[TrialRecord]) -> Result<()> {
+    let table = table(metric, trials)?;
+    if std::fs::read(path).is_ok_and(|old| old == table) {
+        return Ok(());
+    }
+    write_atomic(path, &table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::tests::record;
+
+    #[test]
+    fn every_existing_reader_can_read_the_table() {
+        // the oracle is a reader as simple as they come: split at newlines and tabs
+        let mut crash = record(2, Status::Crash, None);
+        crash.proposal.description = "tab\there \"quoted\"\nand a line\u{1b}[31m".into();
+        let table = String::from_utf8(table("val_bpb", &[record(1, Status::Keep, Some(1.25)), crash]).unwrap()).unwrap();
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
+        assert_eq!(lines[0][..5], ["commit", "val_bpb", "memory_gb", "status", "description"]);
+        assert_eq!(lines[1][1..6], ["1.250000", "0.0", "keep", "number 1", "1"]);
+        assert_eq!(lines[2][1..5], ["0.000000", "0.0", "crash", "tab here 'quoted' and a line"]);
+        assert!(lines.iter().all(|line| line.len() == 14) && lines.len() == 3);
+    }
+
+    #[test]
+    fn a_lost_or_edited_table_is_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.tsv");
+        let trials = [record(1, Status::Keep, Some(1.0))];
+        write(&path, "loss", &trials).unwrap();
+        let first = std::fs::read(&path).unwrap();
+        std::fs::write(&path, "edited").unwrap();
+        write(&path, "loss", &trials).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), first);
+    }
+}

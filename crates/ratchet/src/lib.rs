@@ -1,20 +1,20 @@
 //! The driver: proposes, builds, trains, scores, keeps or resets, and logs every trial.
+//!
+//! Nothing in this library talks to the terminal: it returns values and errors, and reports what it is
+//! doing through [`progress::Observer`]. Only [`git`] touches git, only [`journal`] writes the journal, only
+//! [`ledger`] writes `results.tsv`, only [`exec`] starts processes, and [`verdict`] decides without doing.
 
-pub mod brief;
-pub mod build;
-pub mod candidate;
 pub mod config;
-pub mod doctor;
+pub mod error;
 pub mod exec;
 pub mod fingerprint;
 pub mod git;
 pub mod journal;
 pub mod ledger;
 pub mod noise;
+pub mod processes;
 pub mod proposer;
-pub mod run;
-pub mod show;
+pub mod runlog;
 pub mod source;
 pub mod state;
-pub mod trial;
 pub mod verdict;

@@ -1,1 +1,0 @@
-//! A candidate change: what it touches, and why it may be refused.

@@ -1,0 +1,158 @@
+//! The worktree in which candidates are built and run: ours alone, reset hard between trials.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use git2::{Oid, Repository, WorktreeAddOptions, build::CheckoutBuilder};
+
+use super::{Change, Files, Repo, changes};
+use crate::{
+    error::{Doing, Error, Result},
+    state::Tag,
+};
+
+/// A linked worktree with a detached HEAD.
+pub struct Worktree {
+    repo: Repository,
+    path: PathBuf,
+}
+
+impl Worktree {
+    /// Opens the tag's worktree at `path`, creating it when it is missing, damaged, or another repository's.
+    ///
+    /// The caller holds the lock: what an earlier driver left locked is unlocked. The branch must exist.
+    pub fn open(user: &Repo, tag: &Tag, path: &Path) -> Result<Self> {
+        let name = format!("ratchet-{tag}");
+        let common = user.repo.commondir().to_path_buf();
+        for stale in [
+            common.join("worktrees").join(&name).join("index.lock"),
+            common.join("worktrees").join(&name).join("HEAD.lock"),
+            common.join(format!("{}.lock", tag.branch_ref())),
+        ] {
+            let _ = fs::remove_file(stale); // absent as a rule
+        }
+        if let Some(repo) = Self::opened(path, &common) {
+            return Ok(Self { repo, path: path.to_path_buf() });
+        }
+        if path.exists() {
+            remove(path)?;
+        }
+        // git's own record of it goes as well, and nothing else: in a copied repository that record points at
+        // the original's worktree, which pruning would remove
+        let record = common.join("worktrees").join(&name);
+        if record.exists() {
+            remove(&record)?;
+        }
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).doing("create", parent)?;
+        }
+        let branch = user.repo.find_reference(&tag.branch_ref())?;
+        let mut options = WorktreeAddOptions::new();
+        options.reference(Some(&branch));
+        user.repo.worktree(&name, path, Some(&options)).map_err(|error| {
+            Error::internal("could not create the worktree").at(path).because(error).hint("see `git worktree list`")
+        })?;
+        let repo = Repository::open(path)?;
+        // detached at once: the branch must be nobody's checkout, not even ours
+        let tip = user.branch(tag)?.ok_or_else(|| Error::internal("the branch vanished"))?;
+        repo.set_head_detached(tip)?;
+        Ok(Self { repo, path: path.to_path_buf() })
+    }
+
+    pub(super) fn opened(path: &Path, common: &Path) -> Option<Repository> {
+        let repo = Repository::open(path).ok()?;
+        let same = fs::canonicalize(repo.commondir()).ok()? == fs::canonicalize(common).ok()?;
+        let here = fs::canonicalize(repo.workdir()?).ok()? == fs::canonicalize(path).ok()?;
+        let index = repo.index().is_ok();
+        (same && here && index && repo.is_worktree()).then_some(repo)
+    }
+
+    /// Its root.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes every file equal to `commit`'s and removes all else, ignored files included: what a run
+    /// leaves behind must not reach the next one. `files` are the commit's.
+    pub fn restore(&self, commit: Oid, files: &Files) -> Result<()> {
+        clean(&self.path, files)?;
+        self.checkout(commit)
+    }
+
+    /// Makes tracked files equal to `commit`'s.
+    pub fn checkout(&self, commit: Oid) -> Result<()> {
+        let tree = self.repo.find_commit(commit)?.tree()?;
+        let mut checkout = CheckoutBuilder::new();
+        checkout.force();
+        self.repo.checkout_tree(tree.as_object(), Some(&mut checkout))?;
+        self.repo.set_head_detached(commit)?;
+        Ok(())
+    }
+
+    /// What stands here that `commit` does not hold; ignored files do not count.
+    pub fn changes(&self, commit: Oid) -> Result<Vec<Change>> {
+        let tree = self.repo.find_commit(commit)?.tree()?;
+        changes::changes(&self.repo, &tree)
+    }
+
+    /// A commit of `parent` with these changes, without moving anything.
+    pub fn commit_changes(&self, user: &Repo, parent: Oid, found: &[Change], message: &str) -> Result<Oid> {
+        let base = self.repo.find_commit(parent)?.tree()?;
+        let tree = changes::apply(&self.repo, &base, found)?;
+        user.commit(tree, parent, message)
+    }
+}
+
+/// Removes everything that is not a file of the commit, `.git` aside.
+fn clean(root: &Path, files: &Files) -> Result<()> {
+    let mut folders: HashSet<&Path> = HashSet::new();
+    for path in files.keys() {
+        for folder in path.ancestors().skip(1) {
+            if !folders.insert(folder) {
+                break; // its ancestors are in as well
+            }
+        }
+    }
+    let mut queue = vec![PathBuf::new()];
+    while let Some(folder) = queue.pop() {
+        let full = root.join(&folder);
+        for entry in fs::read_dir(&full).doing("list", &full)? {
+            let entry = entry.doing("list", &full)?;
+            let path = folder.join(entry.file_name());
+            let is_dir = entry.file_type().doing("look at", &entry.path())?.is_dir();
+            if path == Path::new(".git") || (!is_dir && files.contains_key(&path)) {
+                continue;
+            }
+            if is_dir && folders.contains(path.as_path()) {
+                queue.push(path);
+            } else if !is_dir || !files.contains_key(&path) {
+                remove(&entry.path())?; // a folder that stands for a submodule stays
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file or a whole folder, also one whose permissions are in the way.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    let meta = fs::symlink_metadata(path).doing("look at", path)?;
+    if !meta.is_dir() {
+        return fs::remove_file(path).doing("remove", path);
+    }
+    if fs::remove_dir_all(path).is_ok() {
+        return Ok(());
+    }
+    let mut queue = vec![path.to_path_buf()];
+    while let Some(folder) = queue.pop() {
+        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).doing("open up", &folder)?;
+        for entry in fs::read_dir(&folder).doing("list", &folder)?.flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                queue.push(entry.path());
+            }
+        }
+    }
+    fs::remove_dir_all(path).doing("remove", path)
+}
