@@ -1,7 +1,7 @@
 //! The contestant: a GPT (`model.rs`) trained with Muon and AdamW (`optim.rs`) until the budget is spent.
 
-mod model;
-mod optim;
+pub mod model;
+pub mod optim;
 
 use candle_core::{Device, Result, Tensor};
 use prepare::{Batch, Checkpoint, Contestant, Trial};
