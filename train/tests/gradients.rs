@@ -26,7 +26,11 @@ fn loss_and_every_gradient_agree_with_an_independent_composition() {
         check::every_gradient(model.params()).unwrap();
         for p in model.params() {
             let error = relative_error(&p.grad().unwrap(), grads.get(&vars[p.name()]).unwrap());
-            assert!(error <= TOLERANCE, "{kv_heads} key/value heads, gradient of {}: error {error:e}", p.name());
+            assert!(
+                error <= TOLERANCE,
+                "{kv_heads} key/value heads, gradient of {}: error {error:e}",
+                p.name()
+            );
         }
     }
 }
