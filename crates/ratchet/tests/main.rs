@@ -1,0 +1,13 @@
+//! The `ratchet` binary from outside: a toy task, real git, and the contract of `docs/design.md`.
+
+mod contract;
+mod ledger;
+mod night;
+mod processes;
+mod proposers;
+mod refusals;
+mod run;
+mod survival;
+mod toy;
+mod verdicts;
+mod views;

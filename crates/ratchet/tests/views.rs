@@ -1,0 +1,70 @@
+//! What a person reads: log, show, doctor, rerun, noise.
+
+use crate::toy::Toy;
+
+fn some() -> Toy {
+    let toy = Toy::new().init();
+    for x in ["6", "9", "crash"] {
+        toy.attempt(x);
+    }
+    toy
+}
+
+#[test]
+fn log_lists_every_trial_and_show_tells_one_whole() {
+    let toy = some();
+    let log = toy.exits(0, &["log"]).stdout;
+    for word in ["x is 6", "x is 9", "x is crash", "keep", "discard", "crash"] {
+        assert!(log.contains(word), "{word} is not in {log}");
+    }
+    let show = toy.exits(0, &["show", "2"]).stdout;
+    for word in ["x is 6", "keep", "10", "strict", "x = 6"] {
+        assert!(show.contains(word), "{word} is not in {show}");
+    }
+    let crash = toy.exits(0, &["show", "4"]).stdout;
+    assert!(crash.contains("crash") && crash.contains("boom: no such tensor"), "{crash}");
+    toy.exits(2, &["show", "99"]).says(&["99"]);
+}
+
+#[test]
+fn views_work_before_the_first_trial() {
+    let toy = Toy::new();
+    toy.exits(0, &["status"]);
+    toy.exits(0, &["log"]);
+    let toy = toy.init();
+    toy.exits(0, &["status"]);
+    toy.exits(0, &["log"]);
+    toy.exits(2, &["show", "1"]);
+}
+
+#[test]
+fn a_rerun_repeats_a_trial_and_is_no_row() {
+    let toy = some();
+    let ran = toy.exits(0, &["rerun", "2"]);
+    assert!(ran.stdout.contains("10"), "{}", ran.stdout);
+    assert_eq!(toy.rows().len(), 4);
+    assert_eq!(toy.x(), "6");
+    assert_eq!(toy.status()["trials"], 4);
+    toy.exits(2, &["rerun", "99"]);
+}
+
+#[test]
+fn doctor_checks_without_changing_anything() {
+    let toy = Toy::new();
+    let before = toy.git(&["status", "--porcelain"]);
+    let ran = toy.ratchet(&["doctor", "--json"]);
+    assert!(matches!(ran.code, Some(0 | 4)), "{:?} {}", ran.code, ran.stderr);
+    assert!(ran.json().is_object() || ran.json().is_array());
+    assert_eq!(toy.git(&["status", "--porcelain"]), before);
+    toy.ratchet(&["doctor"]);
+}
+
+#[test]
+fn progress_goes_to_stderr_and_json_alone_to_stdout() {
+    let toy = Toy::new();
+    toy.set("6");
+    let ran = toy.exits(0, &["try", "-m", "x", "--json"]);
+    assert_eq!(ran.stdout.lines().count(), 1);
+    assert!(!ran.stderr.is_empty(), "a person follows on stderr");
+    assert!(!ran.stderr.contains('\u{1b}'), "no colours or cursor moves into a pipe");
+}
