@@ -176,7 +176,12 @@ impl Cache {
 
     /// Opens only what a fit needs, `manifest.json` and `train/`: in its sandbox the exam cannot be read.
     pub fn open_train(profile: Profile) -> Result<Cache, CacheError> {
-        Cache::open_files(&Cache::root()?, profile, |entry| entry.path.starts_with("train/"))
+        Cache::open_train_at(&Cache::root()?, profile)
+    }
+
+    /// [`Cache::open_train`] below `root`.
+    pub fn open_train_at(root: &Path, profile: Profile) -> Result<Cache, CacheError> {
+        Cache::open_files(root, profile, |entry| entry.path.starts_with("train/"))
     }
 
     fn open_files(root: &Path, profile: Profile, wanted: fn(&Entry) -> bool) -> Result<Cache, CacheError> {

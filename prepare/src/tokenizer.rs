@@ -96,6 +96,9 @@ fn stand_ins() -> [char; 256] {
     })
 }
 
+/// Ids by a word's bytes.
+type WordIds = HashMap<Box<[u8]>, Box<[u16]>>;
+
 /// A trained tokenizer, shared by all threads.
 pub struct Tokenizer {
     standard: Standard,
@@ -104,7 +107,7 @@ pub struct Tokenizer {
     /// Raw bytes of each id; specials have none.
     raw: Vec<Vec<u8>>,
     /// Ids of words met before: one cache a thread, so that locks are never waited for.
-    caches: Vec<Mutex<HashMap<Box<[u8]>, Box<[u16]>>>>,
+    caches: Vec<Mutex<WordIds>>,
 }
 
 impl Tokenizer {
