@@ -31,11 +31,16 @@ fn golden_manifest() {
 fn golden_first_rows() {
     let cache = smoke();
     let tokenizer = Tokenizer::read(&cache.paths().tokenizer()).unwrap();
-    let rows = cache.exam_rows(Split::Val).unwrap();
-    insta::assert_debug_snapshot!(&rows.row(0)[..24], @"");
-    insta::assert_snapshot!(String::from_utf8_lossy(&tokenizer.decode(&rows.row(0)[..24])), @"");
-    let audit = cache.exam_rows(Split::Audit).unwrap();
-    insta::assert_debug_snapshot!(&audit.row(0)[..24], @"");
+    let start = |split| cache.exam_rows(split).unwrap().row(0)[..24].to_vec();
+    let val = start(Split::Val);
+    assert_eq!(val[..8], [8188, 829, 65, 6102, 220, 18, 336, 16]);
+    let text = "Hebrews 3\n\n1 Wherefore, holy brethren, partakers of the heavenly calling, consider the\nA";
+    assert_eq!(tokenizer.decode(&val), text.as_bytes());
+    let audit = start(Split::Audit);
+    assert_eq!(audit[..8], [8188, 1504, 2392, 11, 424, 6041, 340, 2182]);
+    let text =
+        "She says, her subjects with foul insurrection\nHave batter'd down her consecrated wall,\nAnd by";
+    assert_eq!(tokenizer.decode(&audit), text.as_bytes());
 }
 
 #[test]
