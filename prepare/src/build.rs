@@ -107,24 +107,31 @@ pub struct Prepared {
 /// others wait and find it done.
 pub fn prepare(profile: Profile, options: &Options, progress: &dyn Progress) -> Result<Prepared, BuildError> {
     let root = options.root.clone().map_or_else(Cache::root, Ok)?;
-    if let Ok(cache) = current(&root, profile, options) {
+    if let Ok(Some(cache)) = current(&root, profile, options) {
         return Ok(Prepared { cache, fresh: false });
     }
     let paths = Paths::new(&root, profile);
     fs::create_dir_all(paths.dir()).map_err(writing(paths.dir()))?;
     let _lock = lock(&paths, progress)?;
     match current(&root, profile, options) {
-        Ok(cache) => return Ok(Prepared { cache, fresh: false }),
-        Err(Some(why @ (CacheError::Stale { .. } | CacheError::Damaged { .. }))) => {
+        Ok(Some(cache)) => return Ok(Prepared { cache, fresh: false }),
+        Ok(None) | Err(CacheError::NotPrepared { .. }) => {}
+        Err(why @ (CacheError::Stale { .. } | CacheError::Damaged { .. })) => {
             progress.say(&format!("preparing {profile} again: {why}"));
         }
-        Err(Some(why @ (CacheError::Io { .. } | CacheError::NoRoot))) => return Err(why.into()),
-        Err(Some(CacheError::NotPrepared { .. }) | None) => {}
+        Err(why @ (CacheError::Io { .. } | CacheError::NoRoot)) => return Err(why.into()),
     }
     let staging = paths.dir().join("staging");
     clear(&staging)?;
     let made =
         Build { profile, spec: profile.spec(), options, paths: &paths, staging: &staging, progress }.run();
+    // a download that passed every check and still cannot be read is fetched again by the next run
+    if let (Err(BuildError::Corpus(e)), Corpus::ClimbMix) = (&made, profile.spec().corpus)
+        && let Some(shard) = e.damaged_file()
+    {
+        fs::remove_file(shard).map_err(writing(shard))?;
+        progress.say(&format!("{} is damaged and was removed; run again to fetch it anew", shard.display()));
+    }
     // after a failure the space matters: the disk may be full
     let cleared = clear(&staging);
     made?;
@@ -132,14 +139,14 @@ pub fn prepare(profile: Profile, options: &Options, progress: &dyn Progress) -> 
     Ok(Prepared { cache: Cache::open_at(&root, profile)?, fresh: true })
 }
 
-/// The prepared data if it is what `options` ask for; an error of `None` means other shards were asked for.
-fn current(root: &Path, profile: Profile, options: &Options) -> Result<Cache, Option<CacheError>> {
+/// The prepared data; none when `options` ask for another number of shards.
+fn current(root: &Path, profile: Profile, options: &Options) -> Result<Option<Cache>, CacheError> {
     let cache = Cache::open_at(root, profile)?;
     let fits = match (profile.spec().corpus, options.shards) {
         (Corpus::ClimbMix, Some(n)) => cache.manifest().train.len() == n as usize,
         _ => true,
     };
-    if fits { Ok(cache) } else { Err(None) }
+    Ok(fits.then_some(cache))
 }
 
 /// Held as long as the file is open; the system releases it even after a kill.
@@ -180,7 +187,7 @@ impl Build<'_> {
         let (train, val, audit) = self.sources()?;
         let tokenizer = self.train_tokenizer(&train)?;
         self.write(cache::TOKENIZER, tokenizer.to_json()?.as_bytes())?;
-        self.write(cache::TOKEN_BYTES, &tokenizer.token_bytes()?)?;
+        self.write(cache::TOKEN_BYTES, &tokenizer.token_bytes())?;
         let train = self.encode_train(&tokenizer, &train)?;
         let (val_source, val) = self.encode_exam(&tokenizer, &val, Split::Val)?;
         let (audit_source, audit) = self.encode_exam(&tokenizer, &audit, Split::Audit)?;
@@ -280,11 +287,11 @@ impl Build<'_> {
         source: &Source,
         split: Split,
     ) -> Result<(Shard, Exam), BuildError> {
-        let (mut tokens, mut docs) = (Vec::new(), vec![0]);
+        let (mut ids, mut docs) = (Vec::new(), vec![0]);
         let name = cache::exam_path(split);
-        let shard = self.encode(tokenizer, source, &self.staging.join(&name), |ids| {
-            tokens.extend_from_slice(ids);
-            docs.push(tokens.len() as u64);
+        let shard = self.encode(tokenizer, source, &self.staging.join(&name), |document| {
+            ids.extend_from_slice(document);
+            docs.push(ids.len() as u64);
             Ok(())
         })?;
         let wanted = match split {
@@ -292,13 +299,17 @@ impl Build<'_> {
             Split::Audit => self.spec.audit_tokens,
         };
         let (row_len, most) = (self.spec.row_len(), wanted / self.spec.context);
-        let (ids, tally) = pack::exam(&tokens, &docs, row_len, self.spec.pieces, most, BOS);
-        let rows = (ids.len() / row_len) as u64;
+        let (rows_ids, tally) = pack::exam(&ids, &docs, row_len, self.spec.pieces, most, BOS);
+        let rows = (rows_ids.len() / row_len) as u64;
         if rows == 0 {
             return Err(BuildError::NoRow { path: source.1.clone(), split, tokens: row_len });
         }
-        self.write(&name, bytemuck::cast_slice(&ids))?;
-        let exam = Exam { rows, tokens: rows * self.spec.context as u64, cropped: tally.cropped };
+        self.write(&name, bytemuck::cast_slice(&rows_ids))?;
+        let tokens = rows * self.spec.context as u64;
+        if tokens < wanted as u64 {
+            self.progress.say(&format!("the {split} shard fills {tokens} of {wanted} {split} tokens"));
+        }
+        let exam = Exam { rows, tokens, cropped: tally.cropped };
         Ok((shard, exam))
     }
 

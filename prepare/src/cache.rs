@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use memmap2::Mmap;
 
@@ -297,6 +298,7 @@ fn read_manifest(paths: &Paths, profile: Profile) -> Result<Manifest, CacheError
 fn verify(paths: &Paths, profile: Profile, entry: &Entry, stamps: &mut Stamps) -> Result<(), CacheError> {
     let path = paths.dir.join(&entry.path);
     let damaged = |why| CacheError::Damaged { profile, path: path.clone(), why };
+    let seen = SystemTime::now();
     let meta = match fs::metadata(&path) {
         Ok(meta) => meta,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(damaged("the file is missing".into())),
@@ -309,7 +311,7 @@ fn verify(paths: &Paths, profile: Profile, entry: &Entry, stamps: &mut Stamps) -
         Some(known) => known,
         None => {
             let hash = sha256_file(&path).map_err(|source| CacheError::Io { path: path.clone(), source })?;
-            stamps.remember(&entry.path, &meta, &hash);
+            stamps.remember(&entry.path, &meta, seen, &hash);
             hash
         }
     };

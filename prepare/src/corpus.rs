@@ -58,6 +58,17 @@ pub enum CorpusError {
     },
 }
 
+impl CorpusError {
+    /// The file whose content is at fault.
+    pub fn damaged_file(&self) -> Option<&Path> {
+        match self {
+            CorpusError::Altered(path) | CorpusError::NoText(path) => Some(path),
+            CorpusError::Parquet { path, .. } | CorpusError::NotUtf8 { path, .. } => Some(path),
+            CorpusError::NotFound | CorpusError::Io { .. } => None,
+        }
+    }
+}
+
 /// The file name of shard `number`, the same for bundled and downloaded shards.
 pub fn shard_name(number: u32) -> String {
     format!("shard_{number:05}.parquet")

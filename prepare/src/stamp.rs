@@ -5,11 +5,16 @@ use std::fs::Metadata;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 /// Files below this are hashed at every opening: it takes milliseconds.
 const LARGE: u64 = 32 << 20;
+
+/// File systems date changes by a clock that ticks some 250 times a second. A file changed this shortly
+/// before it was looked at might change again under the same date: it is not remembered yet.
+const SETTLED: Duration = Duration::from_millis(50);
 
 /// Everything about a file that changes with its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +63,13 @@ impl Stamps {
         (*stamp == Stamp::of(meta, &stamp.sha256)).then(|| stamp.sha256.clone())
     }
 
-    /// Remembers the hash of a large file whose metadata was `meta` before it was hashed.
-    pub(crate) fn remember(&mut self, name: &str, meta: &Metadata, sha256: &str) {
-        if meta.len() >= LARGE {
-            self.known.insert(name.to_owned(), Stamp::of(meta, sha256));
+    /// Remembers the hash of a large file that had `meta` at the time `seen`, before it was hashed.
+    pub(crate) fn remember(&mut self, name: &str, meta: &Metadata, seen: SystemTime, sha256: &str) {
+        let stamp = Stamp::of(meta, sha256);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_nanos(stamp.ctime_ns.max(0) as u64);
+        let settled = seen.duration_since(changed).is_ok_and(|age| age >= SETTLED);
+        if meta.len() >= LARGE && settled {
+            self.known.insert(name.to_owned(), stamp);
             self.changed = true;
         }
     }
@@ -78,5 +86,71 @@ impl Stamps {
         {
             let _ = file.persist(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
+
+    /// Remembers a new sparse file of `bytes` as seen a minute from now.
+    fn remembered(dir: &Path, bytes: u64) -> (Stamps, PathBuf) {
+        let path = dir.join("tokens");
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        let mut stamps = Stamps::read(&dir.join("verified.json"));
+        let later = SystemTime::now() + Duration::from_secs(60);
+        stamps.remember("tokens", &fs::metadata(&path).unwrap(), later, "aa");
+        (stamps, path)
+    }
+
+    #[test]
+    fn large_files_are_remembered_on_disk_and_small_ones_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (stamps, path) = remembered(dir.path(), LARGE);
+        stamps.save();
+        let stamps = Stamps::read(&dir.path().join("verified.json"));
+        assert_eq!(stamps.known("tokens", &fs::metadata(&path).unwrap()).as_deref(), Some("aa"));
+        let (stamps, path) = remembered(dir.path(), LARGE - 1);
+        assert_eq!(stamps.known("tokens", &fs::metadata(&path).unwrap()), None);
+    }
+
+    #[test]
+    fn a_change_is_noticed_though_size_and_mtime_are_put_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (stamps, path) = remembered(dir.path(), LARGE);
+        let before = fs::metadata(&path).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        loop {
+            // until the file system's clock has ticked
+            file.write_at(b"x", 1000).unwrap();
+            file.set_modified(before.modified().unwrap()).unwrap();
+            let now = fs::metadata(&path).unwrap();
+            if (now.ctime(), now.ctime_nsec()) != (before.ctime(), before.ctime_nsec()) {
+                break;
+            }
+        }
+        let now = fs::metadata(&path).unwrap();
+        assert_eq!((now.len(), now.modified().unwrap()), (before.len(), before.modified().unwrap()));
+        assert_eq!(stamps.known("tokens", &now), None);
+    }
+
+    #[test]
+    fn a_file_changed_just_now_is_not_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut stamps, path) = remembered(dir.path(), LARGE - 1);
+        File::create(&path).unwrap().set_len(LARGE).unwrap();
+        let meta = fs::metadata(&path).unwrap();
+        stamps.remember("tokens", &meta, meta.modified().unwrap(), "aa");
+        assert_eq!(stamps.known("tokens", &meta), None);
+    }
+
+    #[test]
+    fn rubbish_is_nothing_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("verified.json");
+        fs::write(&path, "[1, 2").unwrap();
+        assert!(Stamps::read(&path).known.is_empty());
     }
 }

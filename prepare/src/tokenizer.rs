@@ -25,6 +25,9 @@ const AUTOMATON: &str = concat!(
     r"|\s*[\r\n]|\s+"
 );
 
+/// Longest token: its length must fit the byte in `token_bytes.u8`.
+const MOST_TOKEN_BYTES: usize = u8::MAX as usize;
+
 /// Words longer than this are rare and not remembered.
 const CACHED_WORD_BYTES: usize = 48;
 
@@ -121,6 +124,7 @@ impl Tokenizer {
         let mut trainer = BpeTrainer::builder()
             .vocab_size(trained)
             .initial_alphabet(stand_ins.into_iter().collect())
+            .max_token_length(Some(MOST_TOKEN_BYTES + 1)) // the library's bound is exclusive
             .show_progress(false)
             .build();
         let mut left = TOKENIZER_CHARS;
@@ -162,7 +166,9 @@ impl Tokenizer {
         for id in 0..VOCAB - SPECIALS.len() {
             let token = standard.id_to_token(id as u32).ok_or_else(|| foreign(format!("no id {id}")))?;
             let token: Option<Vec<u8>> = token.chars().map(|c| bytes.get(&c).copied()).collect();
-            raw.push(token.ok_or_else(|| foreign(format!("id {id} is no run of bytes")))?);
+            let token = token.filter(|t| !t.is_empty() && t.len() <= MOST_TOKEN_BYTES);
+            let odd = || foreign(format!("id {id} is no run of 1 to {MOST_TOKEN_BYTES} bytes"));
+            raw.push(token.ok_or_else(odd)?);
         }
         for special in SPECIALS {
             if standard.token_to_id(special) != Some(raw.len() as u32) {
@@ -205,16 +211,8 @@ impl Tokenizer {
     }
 
     /// Byte length of each id's raw bytes, 0 for specials: (vocab).
-    ///
-    /// Errors: a token longer than 255 bytes, which no split of ordinary text makes frequent enough.
-    pub fn token_bytes(&self) -> Result<Vec<u8>, TokenizerError> {
-        let length = |(id, raw): (usize, &Vec<u8>)| {
-            u8::try_from(raw.len()).map_err(|_| TokenizerError::Foreign {
-                path: "tokenizer.json".into(),
-                why: format!("id {id} stands for {} bytes, more than 255", raw.len()),
-            })
-        };
-        self.raw.iter().enumerate().map(length).collect()
+    pub fn token_bytes(&self) -> Vec<u8> {
+        self.raw.iter().map(|raw| raw.len() as u8).collect() // checked when the tokens were read
     }
 
     /// The standard `tokenizer.json`.

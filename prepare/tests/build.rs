@@ -179,3 +179,22 @@ fn full_without_one_shard_is_not_prepared_and_resumes() {
     let asked: Vec<String> = complete.requests().into_iter().map(|r| r.path).collect();
     assert_eq!(asked, ["/data/shard_06542.parquet"], "what was fetched before is not fetched again");
 }
+
+#[test]
+fn a_download_that_cannot_be_read_is_fetched_again() {
+    // a whole footer and a broken page: only reading the text shows it
+    let mut broken = fs::read(shard(2)).unwrap();
+    broken[1000..2000].fill(0xff);
+    let broken = Arc::new(broken);
+    let (good, train) = (Arc::new(fs::read(shard(2)).unwrap()), Arc::new(fs::read(shard(0)).unwrap()));
+    let hub = Server::start(move |r, n| match r.path.as_str() {
+        "/data/shard_06542.parquet" if n == 0 => Reply::File(broken.clone(), ETAG),
+        "/data/shard_00000.parquet" => Reply::File(train.clone(), ETAG),
+        _ => Reply::File(good.clone(), ETAG),
+    });
+    let root = tempfile::tempdir().unwrap();
+    let error = full(root.path(), &hub).unwrap_err();
+    assert!(error.is_environment() && error.to_string().contains("shard_06542.parquet"), "{error}");
+    assert!(full(root.path(), &hub).unwrap().fresh);
+    assert_eq!(hub.requests().len(), 4, "only the damaged shard twice");
+}
