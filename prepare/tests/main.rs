@@ -1,6 +1,8 @@
 //! The referee, tested from outside.
 
+mod bpb;
 mod cache;
+mod exam;
 mod pack;
 mod profile;
 mod rows;
@@ -19,3 +21,18 @@ mod prepared;
 mod server;
 #[cfg(feature = "data")]
 mod tokenizer;
+
+#[cfg(feature = "contest")]
+mod clock;
+#[cfg(feature = "contest")]
+mod cross_entropy;
+#[cfg(feature = "contest")]
+mod fake;
+#[cfg(feature = "contest")]
+mod loader;
+#[cfg(feature = "contest")]
+mod protocol;
+#[cfg(feature = "contest")]
+mod score;
+#[cfg(feature = "contest")]
+mod summary;
