@@ -15,7 +15,7 @@ const RANK: usize = 16; // width of the bottleneck
 const ROWS: usize = 4; // rows a step
 const RATE: f64 = 2.0; // gradient descent
 
-pub struct Bigram {
+pub(crate) struct Bigram {
     embed: Var, // (V, R)
     head: Var,  // (R, V)
 }

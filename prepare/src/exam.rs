@@ -44,6 +44,8 @@ pub struct Probes {
     pub probed_rows: usize,
     /// Largest change of a logit between two runs of the same batch.
     pub repeat: f64,
+    /// Largest change of a target's nats between the two.
+    pub repeat_nats: f64,
     /// Largest change of a logit up to the cut when tokens after it were replaced.
     pub causal_change: f64,
     /// What was allowed of it.
@@ -54,6 +56,10 @@ pub struct Probes {
     pub company_change: f64,
     /// What was allowed of it.
     pub company_allowed: f64,
+    /// How much more a token cost, on average, when the token that follows it was replaced; nats.
+    pub gain: f64,
+    /// What was allowed of it.
+    pub gain_allowed: f64,
 }
 
 /// The figures of a model that passed every probe.

@@ -14,9 +14,18 @@ use crate::exam::{Probes, Reason};
 use crate::rows::Rows;
 use crate::score::{Asker, ScoreError};
 
-/// What an identical repeat may differ by before the model counts as unrepeatable: enough for one bf16
-/// rounding of a logit below 32, far too little to hide a leak that is worth having.
-const MAX_REPEAT: f64 = 0.125;
+/// What rounding explains, by the type of the logits.
+struct Rounding {
+    /// A logit's change that is none, whatever a repeat shows.
+    floor: f64,
+    /// A target's nats in other company: another place in the batch may be summed up in another order.
+    company: f64,
+    /// An identical repeat that differs by more is not repeatable: noise is not to hide a leak.
+    repeat: f64,
+}
+
+const F32: Rounding = Rounding { floor: 1e-5, company: 1e-3, repeat: 0.02 };
+const BF16: Rounding = Rounding { floor: 1e-2, company: 0.125, repeat: 0.125 }; // an ulp of a logit below 32
 
 /// Tries to find a cut and a donor that differ right after the cut.
 const TRIES: usize = 1000;
@@ -97,25 +106,37 @@ pub(crate) fn causality<C: Contestant>(
     let probed = company(rows, rows.len(), batch_rows, rng)?;
     let real: Vec<Shown> = probed.iter().map(|shown| Shown::whole(rows, shown.row)).collect();
 
-    let before = finite(asker.logits(&real)?)?;
-    let again = finite(asker.logits(&real)?)?;
+    let before = asker.logits(&real)?;
+    let again = asker.logits(&real)?;
+    let nats = (asker.nats(&before, rows, &real)?, asker.nats(&again, rows, &real)?);
+    let repeat_nats = largest(nats.0.iter().zip(&nats.1).map(|(a, b)| f64::from((a - b).abs())));
     let mut repeat: f64 = 0.0;
     for i in 0..real.len() {
         repeat = repeat.max(change(&before, &again, i, rows.context())?);
     }
     drop(again);
-    if repeat > MAX_REPEAT {
+    let rounding = if before.dtype() == DType::F32 { F32 } else { BF16 };
+    if repeat > rounding.repeat {
         let detail = format!(
-            "the same batch gave logits that differ by {repeat:.3e}; at most {MAX_REPEAT} is rounding: \
-             logits must not be random or depend on earlier calls"
+            "the same batch gave logits that differ by {repeat:.3e}, {:.1e} is allowed: logits must not be \
+             random or depend on earlier calls",
+            rounding.repeat
         );
         return Err(ScoreError::reject(Reason::Unrepeatable, detail));
     }
 
-    let after = finite(asker.logits(&probed)?)?;
-    let floor = if before.dtype() == DType::F32 { 1e-5 } else { 1e-2 };
-    let allowed = (4.0 * repeat).max(floor);
-    let mut probes = Probes { repeat, causal_allowed: allowed, ..Probes::default() };
+    let after = asker.logits(&probed)?;
+    if !cross_entropy::all_finite(&after)? {
+        return Err(ScoreError::non_finite());
+    }
+    let allowed = (4.0 * repeat).max(rounding.floor);
+    let mut probes = Probes {
+        repeat,
+        repeat_nats,
+        causal_allowed: allowed,
+        company_allowed: (4.0 * repeat_nats).max(rounding.company),
+        ..Probes::default()
+    };
     let mut leak = None;
     for (i, shown) in probed.iter().enumerate() {
         let change = change(&before, &after, i, shown.kept())?;
@@ -147,8 +168,9 @@ pub(crate) fn causality<C: Contestant>(
     }
 }
 
-fn finite(logits: Tensor) -> Result<Tensor, ScoreError> {
-    if cross_entropy::all_finite(&logits)? { Ok(logits) } else { Err(ScoreError::non_finite()) }
+/// The largest of differences that are numbers; 0 when there are none.
+pub(crate) fn largest(differences: impl Iterator<Item = f64>) -> f64 {
+    differences.fold(0.0, f64::max)
 }
 
 /// The largest change of a logit at the first `positions` of row `i`. a, b: (B, T, V).

@@ -26,6 +26,10 @@ const BATCH_ROWS: std::ops::RangeInclusive<usize> = 2..=32;
 /// One batch in so many is a check, and there are at least and at most so many checks.
 const CHECK_EVERY: usize = 16;
 const CHECKS: std::ops::RangeInclusive<usize> = 2..=8;
+/// What seeing the target may seem to gain: so many standard errors (one honest noisy model in 10⁵ is further
+/// off), and a floor for models that have no noise.
+const GAIN_ERRORS: f64 = 5.0;
+const GAIN_FLOOR: f64 = 1e-4;
 
 /// Why there is no score.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +88,13 @@ impl<C: Contestant> Asker<'_, C> {
         }
         Ok(logits)
     }
+
+    /// Nats of the rows' own targets, whatever inputs were shown: (B·T).
+    pub(crate) fn nats(&self, logits: &Tensor, rows: &Rows, batch: &[Shown]) -> Result<Vec<f32>, ScoreError> {
+        let targets = batch.iter().flat_map(|shown| rows.row(shown.row)[1..].iter());
+        let targets: Vec<u32> = targets.map(|&id| u32::from(id)).collect();
+        cross_entropy::nats(logits, &targets)?.ok_or_else(ScoreError::non_finite)
+    }
 }
 
 /// Scores `model` on every row. Calls `progress` with the number of rows done, after each batch.
@@ -101,8 +112,7 @@ pub fn score<C: Contestant>(
     let batch_rows = batch_rows(header.context, header.vocab, device);
     let mut rng = probe::os_rng()?;
     let probes = probe::causality(&asker, rows, batch_rows, &mut rng)?;
-    let mut sheet = Sheet { asker, rows, batch_rows, nats: Vec::new(), probes };
-    sheet.probes.company_allowed = company_allowed(&probes);
+    let mut sheet = Sheet { asker, rows, batch_rows, nats: Vec::new(), gains: Vec::new(), probes };
 
     let batches = rows.len().div_ceil(batch_rows);
     let checks = (batches / CHECK_EVERY).clamp(*CHECKS.start(), *CHECKS.end());
@@ -116,18 +126,13 @@ pub fn score<C: Contestant>(
         }
         progress(sheet.done() as u64);
     }
+    sheet.check_gain()?;
     Ok(Scored {
         nats: sheet.row_nats(&header.token_bytes),
         probes: sheet.probes,
         batch_rows,
         seconds: start.elapsed().as_secs_f64(),
     })
-}
-
-/// What a token's nats may change by in other company. A change of all logits by d moves them by at most 2d;
-/// the floor leaves room for another place in the batch being summed up in another order.
-fn company_allowed(probes: &Probes) -> f64 {
-    (2.0 * probes.causal_allowed).max(1e-3)
 }
 
 /// The exam as it fills.
@@ -137,6 +142,8 @@ struct Sheet<'a, C> {
     batch_rows: usize,
     /// Nats of every target of the rows scored so far: (rows, T).
     nats: Vec<f32>,
+    /// Nats that the target after a cut cost more when it was not there to be seen.
+    gains: Vec<f64>,
     probes: Probes,
 }
 
@@ -167,7 +174,10 @@ impl<C: Contestant> Sheet<'_, C> {
         let mut leak = None;
         for (now, shown) in nats.chunks_exact(t).zip(&shown) {
             let before = &self.nats[shown.row * t..][..shown.kept()];
-            let change = before.iter().zip(now).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
+            let change = probe::largest(before.iter().zip(now).map(|(a, b)| f64::from((a - b).abs())));
+            if let Some(cut) = shown.cut {
+                self.gains.push(f64::from(now[cut]) - f64::from(before[cut]));
+            }
             self.probes.company_rows += 1;
             self.probes.company_change = self.probes.company_change.max(change);
             if change <= allowed {
@@ -186,12 +196,26 @@ impl<C: Contestant> Sheet<'_, C> {
         leak.map_or(Ok(()), |detail| Err(ScoreError::reject(Reason::NonCausal, detail)))
     }
 
-    /// Nats of the rows' own targets, whatever inputs were shown: (B·T).
     fn ask(&self, shown: &[Shown]) -> Result<Vec<f32>, ScoreError> {
-        let logits = self.asker.logits(shown)?;
-        let targets: Vec<u32> =
-            shown.iter().flat_map(|s| self.rows.row(s.row)[1..].iter().map(|&id| u32::from(id))).collect();
-        cross_entropy::nats(&logits, &targets)?.ok_or_else(ScoreError::non_finite)
+        self.asker.nats(&self.asker.logits(shown)?, self.rows, shown)
+    }
+
+    /// Refuses a model that does better, on average, when it could see the target: noise that a model adds
+    /// to hide a leak from the other checks has no sign, a leak has.
+    fn check_gain(&mut self) -> Result<(), ScoreError> {
+        let n = self.gains.len() as f64;
+        let mean = self.gains.iter().sum::<f64>() / n;
+        let variance = self.gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+        self.probes.gain = mean;
+        self.probes.gain_allowed = GAIN_ERRORS * (variance / n).sqrt() + GAIN_FLOOR;
+        if mean <= self.probes.gain_allowed {
+            return Ok(());
+        }
+        let detail = format!(
+            "tokens cost {mean:.3e} nats less when they could be seen ahead, {:.1e} is allowed",
+            self.probes.gain_allowed
+        );
+        Err(ScoreError::reject(Reason::NonCausal, detail))
     }
 
     /// Each row's nats over the targets that have bytes, summed in f64: (rows).

@@ -298,6 +298,35 @@ fn random_logits_are_refused() {
     assert_eq!(refusal(&tables().model(random)), Reason::Unrepeatable);
 }
 
+/// Logits shaken by up to `noise`, all of them or only those of ids that no text has.
+fn shaken(logits: Tensor, noise: f32, seed: u64, everywhere: bool) -> Result<Tensor> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (_, _, v) = logits.dims3()?;
+    let quiet = if everywhere { 0 } else { v - 64 };
+    let shake = (0..v).map(|id| if id < quiet { 0.0 } else { rng.random_range(-noise..noise) });
+    logits.broadcast_add(&Tensor::from_iter(shake, logits.device())?)
+}
+
+/// Noise makes the repeat differ, and with it what the probe allows; the leak stays below that.
+#[test]
+fn a_leak_under_a_cover_of_noise_is_refused() {
+    for everywhere in [false, true] {
+        let tables = tables();
+        let calls = Cell::new(0);
+        let covered = Model(Box::new(move |x| {
+            calls.set(calls.get() + 1);
+            let own = tables.head(&tables.embed(x)?)?;
+            // the next token's logit, raised by as much as 4 times the noise hides
+            let (b, t) = x.dims2()?;
+            let next = one_ahead(&x.unsqueeze(2)?)?;
+            let raise = Tensor::full(0.03f32, (b, t, 1), x.device())?;
+            let leak = own.scatter_add(&next, &raise, 2)?;
+            shaken(leak, 0.009, calls.get(), everywhere)
+        }));
+        assert_eq!(refusal(&covered), Reason::NonCausal, "everywhere: {everywhere}");
+    }
+}
+
 #[test]
 fn what_contestant_code_says_is_passed_on() {
     let model = Model(Box::new(|_| candle_core::bail!("my rotary table is too short")));
