@@ -88,6 +88,8 @@ pub struct Spec<'a> {
     pub stdin: Option<Vec<u8>>,
     /// The driver's own clock.
     pub limit: Duration,
+    /// Whether stdout goes to the log as well; an exam's answers do not.
+    pub log_stdout: bool,
 }
 
 /// How a command ended.
@@ -137,7 +139,7 @@ pub struct Ended {
     pub strays: usize,
 }
 
-/// Runs a command to its end. Standard output goes to `log` and to `out`, standard error to `log`.
+/// Runs a command to its end. Standard output goes to `out` and `log`, standard error to `log`.
 pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(&[u8]), stop: &StopFlag) -> Ended {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,11 +156,20 @@ pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(&[u8]), stop: &
     }
 }
 
+/// First line of what a trusted program prints about itself, for example `rustc --version`; `None` where it
+/// cannot be run.
+pub fn first_line_of(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
 struct Running<'a> {
     child: Child,
     status: Option<ExitStatus>,
     outputs: [(Stream, Option<OwnedFd>); 2],
     stdin: Option<(OwnedFd, Vec<u8>, usize)>,
+    log_stdout: bool,
     deadline: Instant,
     next_look: Instant,
     look_every: Duration,
@@ -198,6 +209,7 @@ impl<'a> Running<'a> {
             status: None,
             outputs: [(Stream::Out, stdout), (Stream::Err, stderr)],
             stdin: stdin.zip(spec.stdin).map(|(fd, bytes)| (fd, bytes, 0)),
+            log_stdout: spec.log_stdout,
             deadline: now + spec.limit,
             next_look: now + Duration::from_millis(20),
             look_every: Duration::from_millis(20),
@@ -257,7 +269,9 @@ impl<'a> Running<'a> {
                 Ok(0) => *fd = None,
                 Ok(n) => {
                     moved = true;
-                    log.push(*stream, &buffer[..n]);
+                    if *stream == Stream::Err || self.log_stdout {
+                        log.push(*stream, &buffer[..n]);
+                    }
                     if *stream == Stream::Out {
                         out(&buffer[..n]);
                     }
@@ -341,7 +355,7 @@ mod tests {
         let mut log = RunLog::create(&path);
         let mut stdout = Vec::new();
         let command = ["sh", "-c", script].map(str::to_owned);
-        let spec = Spec { command: &command, dir: dir.path().into(), env: allowed_env(), stdin, limit };
+        let spec = Spec { command: &command, dir: dir.path().into(), env: allowed_env(), stdin, limit, log_stdout: true };
         let ended = run(spec, &mut log, &mut |bytes| stdout.extend_from_slice(bytes), &StopFlag::default());
         assert_eq!(log.close(), None);
         (ended, std::fs::read_to_string(path).unwrap(), stdout)
@@ -375,7 +389,7 @@ mod tests {
     fn a_command_that_does_not_exist_is_named() {
         let dir = std::env::temp_dir();
         let command = ["no-such-program-here".to_owned()];
-        let spec = Spec { command: &command, dir, env: allowed_env(), stdin: None, limit: LONG };
+        let spec = Spec { command: &command, dir, env: allowed_env(), stdin: None, limit: LONG, log_stdout: true };
         let mut log = RunLog::create(std::path::Path::new("/dev/null"));
         let ended = run(spec, &mut log, &mut |_| {}, &StopFlag::default());
         assert!(matches!(ended.end, End::NotStarted(_)), "{:?}", ended.end);
@@ -427,7 +441,7 @@ mod tests {
     fn a_stop_request_ends_a_running_command() {
         let stop = StopFlag::default();
         let command = ["sh", "-c", "echo up; sleep 600"].map(str::to_owned);
-        let spec = Spec { command: &command, dir: std::env::temp_dir(), env: allowed_env(), stdin: None, limit: LONG };
+        let spec = Spec { command: &command, dir: std::env::temp_dir(), env: allowed_env(), stdin: None, limit: LONG, log_stdout: true };
         let mut log = RunLog::create(std::path::Path::new("/dev/null"));
         let shared = stop.shared();
         let ended = run(spec, &mut log, &mut |_| shared.store(true, Ordering::Relaxed), &stop);

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use prepare::manifest::hex;
 use sha2::{Digest, Sha256};
 
 use crate::{config::Editable, git::Files};
@@ -29,11 +30,6 @@ pub fn protected(files: &Files, editable: &Editable) -> String {
         hash.update(entry.id.as_bytes());
     }
     hex(&hash.finalize())
-}
-
-/// Lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Content hashes of files on disk, remembered while inode, size and times stay the same.

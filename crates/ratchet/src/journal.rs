@@ -373,9 +373,19 @@ struct Version {
 pub(crate) mod tests {
     use super::*;
     use crate::{
-        noise::Noise,
-        verdict::{Decision, Rule},
+        noise::{Noise, Runs, Value},
+        verdict::{Crash, Outcome, Policy, Score, verdict},
     };
+
+    fn judged(value: Option<f64>) -> Verdict {
+        let outcome = match value {
+            Some(value) => {
+                Outcome::Scored(Score { runs: Runs::new(Value::new(value).unwrap()), lines: 1, memory_gb: 0.0 })
+            }
+            None => Outcome::Crashed(Crash { outcome: "fit_failed".into(), reason: "boom".into() }),
+        };
+        verdict(None, &outcome, &Noise::unknown(), &Policy::default())
+    }
 
     pub(crate) fn init() -> Init {
         Init {
@@ -407,14 +417,7 @@ pub(crate) mod tests {
             lines: 1,
             tokens_m: None,
             mfu_percent: None,
-            verdict: Verdict {
-                decision: Decision::Keep,
-                outcome: "improved".into(),
-                reason: String::new(),
-                delta: None,
-                rule: Rule::Strict,
-                noise: Noise { sigma: None, freedom: 0 },
-            },
+            verdict: judged(value),
             ended: "2026-01-01T00:00:00Z".into(),
         }
     }

@@ -4,17 +4,29 @@
 //! doing through [`progress::Observer`]. Only [`git`] touches git, only [`journal`] writes the journal, only
 //! [`ledger`] writes `results.tsv`, only [`exec`] starts processes, and [`verdict`] decides without doing.
 
+pub mod attempt;
+pub mod build;
+pub mod candidate;
+pub mod commands;
 pub mod config;
 pub mod error;
 pub mod exec;
+pub mod figures;
 pub mod fingerprint;
 pub mod git;
 pub mod journal;
 pub mod ledger;
+pub mod measure;
 pub mod noise;
 pub mod processes;
+pub mod progress;
 pub mod proposer;
+pub mod rerun;
 pub mod runlog;
+pub mod session;
+pub mod setting;
 pub mod source;
 pub mod state;
+pub mod stop;
+pub mod trial;
 pub mod verdict;

@@ -220,6 +220,11 @@ impl TagDir {
         self.dir.join("checkout.json")
     }
 
+    /// The kept model of trial `n`: checkpoint and binary.
+    pub fn model(&self, trial: u64) -> PathBuf {
+        self.dir.join("models").join(format!("{trial:04}"))
+    }
+
     /// The folder of trial `n`.
     pub fn trial(&self, trial: u64) -> PathBuf {
         self.dir.join("trials").join(format!("{trial:04}"))

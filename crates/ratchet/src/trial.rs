@@ -1,1 +1,505 @@
 //! One trial, from candidate to verdict.
+//!
+//! The order in which things are written is what makes a kill at any point harmless: the candidate's ref,
+//! then `opened`, then (after the runs) the kept commit's ref, then `closed`, then `results.tsv`, then the
+//! branch, then the worktree. Whatever is missing is made good from the journal by the next start.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use prepare::{cache::CACHE_ENV, manifest::sha256_file};
+use serde_json::json;
+
+use crate::{
+    build::{self, BuildFailure},
+    candidate::{Candidate, message},
+    commands::{Place, seed},
+    error::{Doing, Error, Result},
+    fingerprint::{Snapshot, difference},
+    git::{Files, Oid},
+    journal::{Event, Status, TrialRecord, mean},
+    ledger,
+    measure::{Bench, Failure, Measured},
+    noise::{Noise, Replicates, Runs},
+    progress::{Observer, Phase, Progress},
+    runlog::plain,
+    session::Session,
+    verdict::{Crash, Decision, Outcome, Policy, Score, Scored, Verdict, verdict},
+};
+
+/// How a trial ended.
+#[derive(Debug)]
+pub enum Done {
+    /// With a row.
+    Closed(Box<TrialRecord>),
+    /// A stop was asked for: no row, and the number is free again.
+    Stopped,
+}
+
+/// A trial under way.
+pub struct Open {
+    /// Its number.
+    pub trial: u64,
+    /// What is tried.
+    pub candidate: Candidate,
+    files: Files,
+    before: Snapshot,
+    began: Instant,
+}
+
+/// Why a candidate cannot be fitted.
+pub enum NotReady {
+    /// It does not build, or fails its preflight. The message is for its proposer.
+    Crash(Crash, String),
+    /// A stop was asked for.
+    Stopped,
+}
+
+impl Session {
+    /// Begins a trial: its number, folder, ref and journal record.
+    pub fn begin(&mut self, candidate: Candidate, observer: &mut dyn Observer) -> Result<Open> {
+        let began = Instant::now();
+        self.repo.check_branch(&self.tag, self.champion())?;
+        let trial = self.history().next_trial();
+        let dir = self.dir.trial(trial);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).doing("clear the folder of an interrupted trial", &dir)?;
+        }
+        fs::create_dir_all(&dir).doing("create the trial's folder", &dir)?;
+        observer.tell(Progress::Started {
+            trial,
+            proposer: &candidate.proposer,
+            description: &plain(&candidate.proposal.description, 100),
+        });
+        let mut open = Open { trial, candidate, files: Files::new(), before: Snapshot::new(), began };
+        self.stand(&mut open)?;
+        Ok(open)
+    }
+
+    /// Puts a mended candidate in the place of one that did not build.
+    pub fn mend(&mut self, open: &mut Open, candidate: Candidate) -> Result<()> {
+        open.candidate = candidate;
+        self.stand(open)
+    }
+
+    /// Records the candidate and makes the worktree equal to it.
+    fn stand(&mut self, open: &mut Open) -> Result<()> {
+        let (trial, candidate) = (open.trial, &open.candidate);
+        let dir = self.dir.trial(trial);
+        self.repo.keep_ref(&self.tag, trial, candidate.commit)?;
+        let patch = self.repo.patch(self.champion(), candidate.commit)?;
+        write(&dir.join("diff.patch"), &patch)?;
+        write(&dir.join("proposal.json"), &pretty(&candidate.proposal))?;
+        let lock = self.worktree.path().join("Cargo.lock");
+        let toolchain = self.toolchain().map(str::to_owned);
+        let env = json!({
+            "ratchet": env!("CARGO_PKG_VERSION"),
+            "profile": self.setting.profile,
+            "device": self.setting.device,
+            "cuda": self.setting.cuda,
+            "toolchain": toolchain,
+            "lockfile": sha256_file(&lock).ok(),
+            "data": self.setting.data_fingerprint(),
+            "cache": self.setting.cache_root().map(|root| json!({ CACHE_ENV: root })),
+            "seed": seed(self.tag.as_str(), 0),
+        });
+        write(&dir.join("env.json"), &pretty(&env))?;
+        self.journal.append(Event::Opened {
+            trial,
+            parent: candidate.parent,
+            commit: candidate.commit.to_string(),
+        })?;
+        open.files = self.repo.files(candidate.commit)?;
+        self.worktree.restore(candidate.commit, &open.files)
+    }
+
+    /// Builds and preflights.
+    pub fn make_ready(&mut self, open: &mut Open, observer: &mut dyn Observer) -> Result<Result<(), NotReady>> {
+        let place = self.place(self.dir.trial(open.trial), None, 0);
+        if self.task.build.is_some() {
+            observer.tell(Progress::Phase { phase: Phase::Build, about: None });
+        }
+        let log = place.dir.join("build.log");
+        match build::build(&self.task, &self.setting, &place, &open.candidate.paths, &log, &self.stop)? {
+            Ok(()) => {}
+            Err(BuildFailure::Stopped) => return Ok(Err(NotReady::Stopped)),
+            Err(BuildFailure::Crash(crash, message)) => return Ok(Err(NotReady::Crash(crash, message))),
+        }
+        // after the build, which may write into the worktree what it likes; from here on nothing may
+        open.before = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
+        let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
+        match bench.preflight(observer) {
+            Ok(()) => Ok(Ok(())),
+            Err((Failure::Stopped, _)) => Ok(Err(NotReady::Stopped)),
+            Err((Failure::Crash(crash), message)) => Ok(Err(NotReady::Crash(crash, message))),
+        }
+    }
+
+    /// Fits, scores and judges a candidate that is ready.
+    pub fn finish(&mut self, open: Open, observer: &mut dyn Observer) -> Result<Done> {
+        let place = self.place(self.dir.trial(open.trial), None, 0);
+        match self.run_at(place, &open, observer)? {
+            Ok(measured) => self.judge(open, measured, observer),
+            Err(Failure::Stopped) => self.abandon(open),
+            Err(Failure::Crash(crash)) => self.close_crashed(open, crash, observer),
+        }
+    }
+
+    /// Ends a trial that has no score.
+    pub fn close_crashed(&mut self, open: Open, crash: Crash, observer: &mut dyn Observer) -> Result<Done> {
+        let noise = self.noise(None);
+        let verdict = verdict(self.scored_champion().as_ref(), &Outcome::Crashed(crash), &noise, &self.task.accept);
+        self.close(open, verdict, None, Vec::new(), observer)
+    }
+
+    /// Gives a trial up because a stop was asked for.
+    pub fn abandon(&mut self, open: Open) -> Result<Done> {
+        self.journal.append(Event::Abandoned { trial: open.trial, reason: "stopped".into() })?;
+        self.restore()?;
+        Ok(Done::Stopped)
+    }
+
+    fn run_at(&mut self, place: Place, open: &Open, observer: &mut dyn Observer) -> Result<Result<Measured, Failure>> {
+        let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
+        let measured = bench.run(observer)?;
+        let after = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
+        Ok(match (measured, difference(&open.before, &after)) {
+            (Ok(_), Some(path)) => Err(Failure::Crash(Crash {
+                outcome: "files_changed".to_owned(),
+                reason: format!("the run changed {}, which may only be read while it is measured", path.display()),
+            })),
+            (measured, _) => measured,
+        })
+    }
+
+    /// Asks the verdict until it is one, running further seeds where it wants them.
+    fn judge(&mut self, open: Open, first: Measured, observer: &mut dyn Observer) -> Result<Done> {
+        let mut score =
+            Score { runs: Runs::new(first.value), lines: open.candidate.lines, memory_gb: first.memory_gb };
+        let mut policy = self.task.accept.clone();
+        loop {
+            let noise = self.noise(Some(&score.runs));
+            let champion = self.scored_champion();
+            let judged = verdict(champion.as_ref(), &Outcome::Scored(score.clone()), &noise, &policy);
+            let Decision::Replicate(wanted) = judged.decision else {
+                let values = score.runs.values().collect();
+                return self.close(open, judged, Some(first), values, observer);
+            };
+            observer.tell(Progress::Note(&format!("too close to call: run {wanted} of both sides")));
+            while score.runs.count() < wanted {
+                let run = score.runs.count();
+                let dir = self.dir.trial(open.trial).join("runs").join(run.to_string());
+                let bin = self.dir.trial(open.trial).join("bin");
+                self.worktree.restore(open.candidate.commit, &open.files)?;
+                let place = self.place(dir, Some(bin), run);
+                let ran = self.run_at(place, &open, observer)?;
+                remove_large(&self.dir.trial(open.trial).join("runs"))?;
+                match ran {
+                    Ok(measured) => score.runs.push(measured.value),
+                    Err(Failure::Stopped) => return self.abandon(open),
+                    Err(Failure::Crash(crash)) => {
+                        let reason = format!("run {} of {}: {}", run + 1, wanted, crash.reason);
+                        return self.close_crashed(open, Crash { reason, ..crash }, observer);
+                    }
+                }
+            }
+            match self.replicate_champion(wanted, observer)? {
+                Ok(()) => {}
+                Err(Failure::Stopped) => return self.abandon(open),
+                Err(Failure::Crash(crash)) => {
+                    observer.tell(Progress::Note(&format!(
+                        "the champion could not be run again ({}); deciding on what there is",
+                        crash.reason
+                    )));
+                    policy = Policy { max_replicates: 0, ..policy };
+                }
+            }
+        }
+    }
+
+    /// Runs the champion with further seeds until it has `wanted` runs.
+    fn replicate_champion(&mut self, wanted: u32, observer: &mut dyn Observer) -> Result<Result<(), Failure>> {
+        let Some(champion) = self.history().champion().cloned() else { return Ok(Ok(())) };
+        for run in champion.values.len() as u32..wanted {
+            let dir = self.dir.trial(champion.trial).join("runs").join(run.to_string());
+            let began = Instant::now();
+            match self.run_again(&champion, dir, run, observer)? {
+                Ok(measured) => self.journal.append(Event::Replicated {
+                    trial: champion.trial,
+                    run,
+                    value: Some(measured.value.get()),
+                    seconds: began.elapsed().as_secs_f64(),
+                    counts: true,
+                })?,
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Runs an earlier trial's commit once more, building it where its binary is gone. The worktree is left
+    /// at that commit.
+    pub fn run_again(
+        &mut self,
+        record: &TrialRecord,
+        dir: PathBuf,
+        run: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Measured, Failure>> {
+        let hex = record.commit.as_deref().unwrap_or_default();
+        let commit = self.repo.parse(hex)?;
+        let files = self.repo.files(commit)?;
+        self.worktree.restore(commit, &files)?;
+        if dir.exists() {
+            fs::remove_dir_all(&dir).doing("clear", &dir)?;
+        }
+        let kept = self.dir.model(record.trial).join("bin");
+        let bin = if kept.exists() { kept } else { dir.join("bin") };
+        let place = self.place(dir, Some(bin.clone()), run);
+        fs::create_dir_all(&place.dir).doing("create", &place.dir)?;
+        if self.task.build.is_some() && !bin.exists() {
+            observer.tell(Progress::Phase { phase: Phase::Build, about: None });
+            let changed: Vec<PathBuf> =
+                files.keys().filter(|path| self.task.editable().contains(path)).cloned().collect();
+            let log = place.dir.join("build.log");
+            match build::build(&self.task, &self.setting, &place, &changed, &log, &self.stop)? {
+                Ok(()) => {}
+                Err(BuildFailure::Stopped) => return Ok(Err(Failure::Stopped)),
+                Err(BuildFailure::Crash(crash, _)) => return Ok(Err(Failure::Crash(crash))),
+            }
+        }
+        let dir = place.dir.clone();
+        let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
+        let ran = bench.run(observer)?;
+        remove_large(&dir)?;
+        Ok(ran)
+    }
+
+    fn place(&self, dir: PathBuf, bin: Option<PathBuf>, run: u32) -> Place {
+        // best effort: a folder that cannot be made shows as the run's own failure
+        let _ = fs::create_dir_all(&dir);
+        Place {
+            root: self.state.root().to_path_buf(),
+            worktree: self.worktree.path().to_path_buf(),
+            target: self.dir.target(),
+            bin: bin.unwrap_or_else(|| dir.join("bin")),
+            dir,
+            seed: seed(self.tag.as_str(), run),
+        }
+    }
+
+    /// The champion as the verdict needs it.
+    fn scored_champion(&self) -> Option<Scored> {
+        let history = self.history();
+        let champion = history.champion()?;
+        let goal = self.task.metric.goal;
+        let values = history.trials().iter().filter(|record| record.status == Status::Keep).filter_map(|r| r.value);
+        let best = values.reduce(|best, value| if goal.better(value, best) { value } else { best })?;
+        let runs = Runs::try_from(champion.values.clone()).ok()?;
+        Some(Scored { score: Score { runs, lines: champion.lines, memory_gb: champion.memory_gb }, best })
+    }
+
+    /// σ from all pairs of this tag, the open trial's included, else what is stated for the task.
+    pub fn noise(&self, open: Option<&Runs>) -> Noise {
+        let stated = match (self.task.accept.sigma, self.setting.profile) {
+            (Some(sigma), _) => Noise::stated(sigma),
+            (None, Some(profile)) if self.task.score.exam => Noise::of_profile(profile),
+            _ => Noise::unknown(),
+        };
+        let history = self.history();
+        let runs = |record: &TrialRecord| (record.values.len() > 1).then(|| Runs::try_from(record.values.clone()).ok())?;
+        let mut pairs: Vec<(Runs, Runs)> = Vec::new();
+        for record in history.trials() {
+            let parent = record.parent.and_then(|parent| history.trial(parent));
+            pairs.extend(parent.and_then(|parent| Some((runs(record)?, runs(parent)?))));
+        }
+        if let (Some(open), Some(champion)) = (open.filter(|open| open.count() > 1), history.champion().and_then(runs)) {
+            pairs.push((open.clone(), champion));
+        }
+        Noise::estimate(pairs.iter().map(|(mine, other)| Replicates::Pair(mine, other)), stated)
+    }
+
+    fn close(
+        &mut self,
+        open: Open,
+        judged: Verdict,
+        measured: Option<Measured>,
+        values: Vec<f64>,
+        observer: &mut dyn Observer,
+    ) -> Result<Done> {
+        let Open { trial, candidate, began, .. } = open;
+        let status = match judged.decision {
+            Decision::Keep => Status::Keep,
+            Decision::Crash => Status::Crash,
+            Decision::Discard | Decision::Replicate(_) => Status::Discard,
+        };
+        let before = self.champion();
+        let commit = if status == Status::Keep && candidate.parent.is_some() {
+            let message = self.kept_message(trial, &candidate, &judged);
+            let commit = self.repo.reword(candidate.commit, &message)?;
+            self.repo.keep_ref(&self.tag, trial, commit)?;
+            commit
+        } else {
+            candidate.commit
+        };
+        let dir = self.dir.trial(trial);
+        write(&dir.join("verdict.json"), &pretty(&judged))?;
+        let record = TrialRecord {
+            trial,
+            status,
+            value: mean(&values),
+            values,
+            delta: judged.delta,
+            memory_gb: measured.as_ref().map_or(0.0, |measured| measured.memory_gb),
+            seconds: began.elapsed().as_secs_f64(),
+            commit: Some(commit.to_string()),
+            parent: candidate.parent,
+            proposer: candidate.proposer,
+            proposal: crate::proposer::Proposal { edits: Vec::new(), ..candidate.proposal },
+            source: candidate.source,
+            lines: candidate.lines,
+            tokens_m: measured.as_ref().and_then(|measured| measured.tokens_m),
+            mfu_percent: measured.as_ref().and_then(|measured| measured.mfu_percent),
+            verdict: judged,
+            ended: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+        };
+        self.journal.append(Event::Closed(Box::new(record.clone())))?;
+        ledger::write(&self.state.results(), &self.task.metric.name, self.history().trials())?;
+        if status == Status::Keep && commit != before {
+            self.repo.advance_branch(&self.tag, before, commit)?;
+        }
+        self.put_away(trial, status)?;
+        if status == Status::Keep { self.set_champion(commit)? } else { self.restore()? }
+        observer.tell(Progress::Ended { record: &record, champion: self.history().champion() });
+        Ok(Done::Closed(Box::new(record)))
+    }
+
+    /// A kept commit's message, whose trailers make `git log` a lab book.
+    fn kept_message(&self, trial: u64, candidate: &Candidate, judged: &Verdict) -> String {
+        let metric = &self.task.metric.name;
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.6}"));
+        format!(
+            "{}\n\nTrial: {trial}\n{}: {}\nDelta: {}\nProposer: {}\n",
+            message(&candidate.proposal),
+            trailer(metric),
+            number(judged.value),
+            judged.delta.map_or("-".to_owned(), |delta| format!("{delta:+.6}")),
+            plain(&candidate.proposer, 60),
+        )
+    }
+
+    /// A keep's model goes to `models/`, any other's large files are removed; records stay.
+    fn put_away(&self, trial: u64, status: Status) -> Result<()> {
+        let dir = self.dir.trial(trial);
+        let model = self.dir.model(trial);
+        for entry in fs::read_dir(&dir).doing("list", &dir)?.flatten() {
+            let name = entry.file_name();
+            if RECORDS.iter().any(|record| name == *record) {
+                continue;
+            }
+            if status == Status::Keep {
+                fs::create_dir_all(&model).doing("create", &model)?;
+                let to = model.join(&name);
+                if to.is_dir() {
+                    fs::remove_dir_all(&to).doing("clear", &to)?;
+                }
+                fs::rename(entry.path(), &to).doing("move the model to", &to)?;
+            }
+        }
+        remove_large(&dir)?;
+        if status == Status::Keep {
+            self.retire_models();
+        }
+        Ok(())
+    }
+
+    /// Removes the models of old keeps; the baseline's and the last ones stay.
+    fn retire_models(&self) {
+        const KEPT: usize = 32;
+        let keeps = self.history().trials().iter().filter(|record| record.status == Status::Keep);
+        let mut keeps: Vec<u64> = keeps.map(|record| record.trial).skip(1).collect();
+        keeps.truncate(keeps.len().saturating_sub(KEPT));
+        if let Some(old) = keeps.last() {
+            // one more at each keep beyond the limit, so looking at the last is enough
+            let _ = fs::remove_dir_all(self.dir.model(*old));
+        }
+    }
+}
+
+/// Removes what is too large to keep for every trial: checkpoints and binaries. Records are small.
+fn remove_large(dir: &Path) -> Result<()> {
+    const LARGE: u64 = 1 << 20;
+    for entry in fs::read_dir(dir).doing("list", dir)?.flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => remove_large(&path)?,
+            Ok(kind) if kind.is_file() && entry.metadata().is_ok_and(|meta| meta.len() > LARGE) => {
+                fs::remove_file(&path).doing("remove", &path)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Files of a trial's folder that are records and stay there.
+const RECORDS: [&str; 16] = [
+    "proposal.json",
+    "diff.patch",
+    "build.log",
+    "preflight.log",
+    "preflight.json",
+    "run.log",
+    "fit.json",
+    "steps.csv",
+    "score.json",
+    "rows.f32",
+    "verdict.json",
+    "env.json",
+    "prompt.md",
+    "answer.log",
+    "runs",
+    "reruns",
+];
+
+/// `val_bpb` → `Val-Bpb`.
+fn trailer(metric: &str) -> String {
+    let parts = metric.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    let capital = |part: &str| part[..1].to_ascii_uppercase() + &part[1..];
+    parts.map(capital).collect::<Vec<_>>().join("-")
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).doing("write", path)
+}
+
+fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default(); // maps with string keys: cannot fail
+    bytes.push(b'\n');
+    bytes
+}
+
+/// The error for a trial number that does not exist.
+pub fn no_such_trial(trial: u64, tag: &crate::state::Tag) -> Error {
+    Error::usage(format!("the tag {tag} has no trial {trial}")).hint("`ratchet log` lists them")
+}
+
+/// The commit of a record.
+pub fn commit_of(record: &TrialRecord) -> Option<Oid> {
+    Oid::from_str(record.commit.as_deref()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metrics_trailer_is_a_legal_git_trailer() {
+        assert_eq!(trailer("val_bpb"), "Val-Bpb");
+        assert_eq!(trailer("loss"), "Loss");
+        assert_eq!(trailer("f1@leaf.mean"), "F1-Leaf-Mean");
+    }
+}

@@ -1,0 +1,186 @@
+//! A candidate change: what it touches, and why it may be refused.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Component, Path, PathBuf},
+};
+
+use crate::{
+    config::Editable,
+    error::{Doing, Error, Result},
+    fingerprint::FREE,
+    git::{Change, ChangeKind, Oid, Repo},
+    proposer::{Edit, Proposal},
+    runlog::plain,
+    source::{TreeHash, lines},
+};
+
+/// A change that may be tried.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Its commit, on top of what it was made from.
+    pub commit: Oid,
+    /// The paths that it changes; empty for a baseline.
+    pub paths: Vec<PathBuf>,
+    /// Its editable files by tokens.
+    pub source: TreeHash,
+    /// Lines of code in its editable files.
+    pub lines: u64,
+    /// The trial it was made from; `None` for a baseline.
+    pub parent: Option<u64>,
+    /// Who proposed it.
+    pub proposer: String,
+    /// What it is meant to do.
+    pub proposal: Proposal,
+}
+
+/// Why a candidate is not tried. Its files stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing was changed.
+    Empty,
+    /// A path is a link, or no plain file.
+    Link(PathBuf),
+    /// A protected path was changed.
+    Protected(PathBuf),
+    /// The same source was tried before.
+    Duplicate(u64),
+    /// An edit's path does not lie in the tree.
+    Path(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |path: &Path| plain(&path.to_string_lossy(), 120);
+        match self {
+            Self::Empty => f.write_str("nothing is changed: edit a file that [task] editable names"),
+            Self::Link(path) => write!(f, "{} is a link or no plain file; a candidate holds plain files only", shown(path)),
+            Self::Protected(path) => {
+                write!(f, "{} is protected: only what [task] editable names may change; undo that edit", shown(path))
+            }
+            Self::Duplicate(trial) => {
+                write!(f, "the same source was tried as trial {trial}: see `ratchet show {trial}`")
+            }
+            Self::Path(path) => write!(f, "{} is no path inside the task", plain(path, 120)),
+        }
+    }
+}
+
+/// Splits changes into what may be tried; the rest is a refusal.
+///
+/// Files that git does not track do not matter outside `editable`: no candidate holds them. `free` are
+/// paths of the root that are exempt.
+pub fn admissible(changes: Vec<Change>, editable: &Editable, free: &[&str]) -> Result<Vec<Change>, Refusal> {
+    let mut allowed = Vec::new();
+    for change in changes {
+        if editable.contains(&change.path) {
+            if change.is_link() {
+                return Err(Refusal::Link(change.path));
+            }
+            allowed.push(change);
+        } else if change.kind != ChangeKind::Untracked && !free.iter().any(|free| change.path == Path::new(free)) {
+            return Err(Refusal::Protected(change.path));
+        }
+    }
+    if allowed.is_empty() { Err(Refusal::Empty) } else { Ok(allowed) }
+}
+
+/// The editable files of a commit as the duplicate check and the verdict see them.
+pub fn source_of(repo: &Repo, commit: Oid, editable: &Editable) -> Result<(TreeHash, u64)> {
+    let files: BTreeMap<String, Vec<u8>> = repo
+        .editable_files(commit, editable)?
+        .into_iter()
+        .map(|(path, bytes)| (path.to_string_lossy().into_owned(), bytes))
+        .collect();
+    let total = files.iter().map(|(path, bytes)| lines(path, bytes)).sum();
+    Ok((TreeHash::of(&files), total))
+}
+
+/// Writes a proposal's edits into the worktree. Refuses paths that leave it or go through a link.
+pub fn write_edits(worktree: &Path, edits: &[Edit], editable: &Editable) -> Result<Result<(), Refusal>> {
+    for edit in edits {
+        let path = Path::new(&edit.path);
+        let inside = path.components().all(|part| matches!(part, Component::Normal(_))) && !edit.path.is_empty();
+        if !inside {
+            return Ok(Err(Refusal::Path(edit.path.clone())));
+        }
+        if !editable.contains(path) {
+            return Ok(Err(Refusal::Protected(path.to_path_buf())));
+        }
+        let mut full = worktree.to_path_buf();
+        for part in path.components() {
+            full.push(part);
+            if fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_symlink()) {
+                return Ok(Err(Refusal::Link(path.to_path_buf())));
+            }
+        }
+        if let Some(folder) = full.parent() {
+            fs::create_dir_all(folder).doing("create", folder)?;
+        }
+        fs::write(&full, &edit.text).doing("write the candidate's", &full)?;
+    }
+    Ok(Ok(()))
+}
+
+/// The commit message of a candidate, before it is judged.
+pub fn message(proposal: &Proposal) -> String {
+    let subject = plain(&proposal.description, 100);
+    let subject = if subject.is_empty() { "candidate".to_owned() } else { subject };
+    let body = plain(&proposal.hypothesis, 1000);
+    if body.is_empty() { subject } else { format!("{subject}\n\n{body}") }
+}
+
+/// Paths that no candidate of an agent is refused for.
+pub const FREE_IN_WORKTREE: &[&str] = &FREE;
+
+/// Reports a refusal as an error with exit code 3.
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::refused(refusal.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::tests::editable, git::Entry};
+
+    fn change(path: &str, kind: ChangeKind, mode: i32) -> Change {
+        let id = Oid::from_bytes(&[7; 20]).unwrap();
+        Change { path: path.into(), kind, new: Some(Entry { id, mode }) }
+    }
+
+    #[test]
+    fn only_plain_files_that_are_editable_make_a_candidate() {
+        let allow = editable(&["cand/**"]);
+        let judge = |changes: Vec<Change>| admissible(changes, &allow, &FREE).map(|c| c.len());
+        let file = |path| change(path, ChangeKind::Modified, 0o100644);
+        assert_eq!(judge(vec![]), Err(Refusal::Empty));
+        assert_eq!(judge(vec![file("cand/x"), file("program.md"), file("results.tsv")]), Ok(1));
+        assert_eq!(judge(vec![file("program.md")]), Err(Refusal::Empty));
+        assert_eq!(judge(vec![file("cand/x"), file("judge")]), Err(Refusal::Protected("judge".into())));
+        assert_eq!(judge(vec![file("cand/x"), change("notes", ChangeKind::Untracked, 0o100644)]), Ok(1));
+        assert_eq!(judge(vec![change("judge2", ChangeKind::Added, 0o100644)]), Err(Refusal::Protected("judge2".into())));
+        assert_eq!(judge(vec![change("cand/l", ChangeKind::Untracked, 0o120000)]), Err(Refusal::Link("cand/l".into())));
+    }
+
+    #[test]
+    fn edits_cannot_leave_the_worktree() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("cand")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("cand/out")).unwrap();
+        let allow = editable(&["cand/**", "**/x"]);
+        let write = |path: &str| {
+            write_edits(dir.path(), &[Edit { path: path.into(), text: "t".into() }], &allow).unwrap()
+        };
+        assert_eq!(write("cand/new/x"), Ok(()));
+        assert!(matches!(write("cand/../../x"), Err(Refusal::Path(_))));
+        assert!(matches!(write("/tmp/x"), Err(Refusal::Path(_))));
+        assert!(matches!(write(""), Err(Refusal::Path(_))));
+        assert!(matches!(write("cand/out/x"), Err(Refusal::Link(_))));
+        assert!(matches!(write("judge"), Err(Refusal::Protected(_))));
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+}

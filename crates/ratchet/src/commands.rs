@@ -1,0 +1,126 @@
+//! The contract's commands made concrete: placeholders, binaries, environment.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    config::Task,
+    error::{Doing, Error, Result},
+    exec::allowed_env,
+    processes::MARK,
+    setting::Setting,
+};
+
+/// Where one run's commands act. All paths are absolute.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// `{root}`: the user's root.
+    pub root: PathBuf,
+    /// Where commands run.
+    pub worktree: PathBuf,
+    /// `{target}`: where the build leaves its output.
+    pub target: PathBuf,
+    /// Where copies of the built binaries lie; only they are run.
+    pub bin: PathBuf,
+    /// `{trial}`: where the run leaves its files.
+    pub dir: PathBuf,
+    /// The harness's seed for this run.
+    pub seed: u64,
+}
+
+impl Place {
+    /// A command with its placeholders replaced. What `{target}/…` names is run from its copy.
+    pub fn expand(&self, command: &[String], setting: &Setting) -> Vec<String> {
+        let mut out = Vec::new();
+        for arg in command {
+            if arg == "{features}" {
+                if setting.cuda {
+                    out.extend(["--features".to_owned(), "cuda".to_owned()]);
+                }
+                continue;
+            }
+            let copied = arg.strip_prefix("{target}/").map(|inner| self.bin.join(flat(inner))).filter(|copy| copy.exists());
+            out.push(match copied {
+                Some(copy) => copy.to_string_lossy().into_owned(),
+                None => arg
+                    .replace("{target}", &self.target.to_string_lossy())
+                    .replace("{trial}", &self.dir.to_string_lossy())
+                    .replace("{root}", &self.root.to_string_lossy())
+                    .replace("{profile}", setting.profile.map_or("", |profile| profile.name())),
+            });
+        }
+        out
+    }
+
+    /// The environment of a trial process: an allow-list and what the harness decides.
+    pub fn env(&self, setting: &Setting) -> BTreeMap<OsString, OsString> {
+        let mut env = allowed_env();
+        env.insert(MARK.into(), mark(&self.root));
+        env.insert("RATCHET_SEED".into(), self.seed.to_string().into());
+        if let Some(profile) = setting.profile {
+            env.insert("RATCHET_PROFILE".into(), profile.name().into());
+        }
+        if let Some(cache) = setting.cache_root() {
+            env.insert("RATCHET_CACHE".into(), cache.into());
+        }
+        env
+    }
+
+    /// Copies what the contract runs from `{target}/…`. An error names a binary that the build did not make.
+    pub fn copy_binaries(&self, task: &Task) -> Result<()> {
+        for inner in binaries(task) {
+            let from = self.target.join(&inner);
+            if !from.is_file() {
+                return Err(Error::usage(format!("the build made no {{target}}/{inner}"))
+                    .at(&from)
+                    .hint("[preflight], [fit] and [score] must name what [build] leaves there"));
+            }
+            fs::create_dir_all(&self.bin).doing("create", &self.bin)?;
+            let to = self.bin.join(flat(&inner));
+            fs::copy(&from, &to).doing("copy the built binary to", &to)?;
+        }
+        Ok(())
+    }
+}
+
+/// The value that marks every process of this root.
+pub fn mark(root: &Path) -> OsString {
+    root.join(".ratchet").into()
+}
+
+/// Paths below `{target}/` that the contract runs.
+fn binaries(task: &Task) -> BTreeSet<String> {
+    let commands = [&task.preflight, &task.fit].into_iter().flatten().map(|step| &step.command);
+    let args = commands.chain([&task.score.command]).flatten();
+    args.filter_map(|arg| arg.strip_prefix("{target}/")).map(str::to_owned).collect()
+}
+
+/// `release/train` → `release-train`: one folder holds all copies.
+fn flat(inner: &str) -> String {
+    inner.replace('/', "-")
+}
+
+/// The harness's seed for run `k`: the same for every trial of a tag, so that runs can be compared in pairs.
+pub fn seed(tag: &str, run: u32) -> u64 {
+    use sha2::{Digest, Sha256};
+    let hash = Sha256::digest(format!("ratchet seed {tag} {run}"));
+    let bytes = hash[..4].try_into().unwrap_or_default();
+    u64::from(u32::from_le_bytes(bytes) >> 1) // many a generator takes 31 bits and no more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_belong_to_the_tag_and_the_run_alone() {
+        assert_eq!(seed("a", 0), seed("a", 0));
+        assert_ne!(seed("a", 0), seed("a", 1));
+        assert_ne!(seed("a", 0), seed("b", 0));
+        assert!((0..100).all(|run| seed("a", run) < 1 << 31));
+    }
+}

@@ -1,0 +1,391 @@
+//! One run of a built candidate: preflight, then fit and score as processes of their own.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use prepare::{
+    bpb::Bpb,
+    exam::{self, Exam},
+    profile::Profile,
+};
+use serde_json::json;
+
+use crate::{
+    commands::Place,
+    config::Task,
+    error::{Doing, Error, Result},
+    exec::{self, End, Ended, Spec, StopFlag},
+    figures::{self, FitFigures},
+    noise::Value,
+    progress::{Observer, Phase, Progress},
+    runlog::{RunLog, plain, tail_of},
+    setting::Setting,
+    verdict::Crash,
+};
+
+/// From the process's start until its clock runs.
+const STARTUP: Duration = Duration::from_secs(60);
+/// After the clock, to store the model.
+const SAVING: Duration = Duration::from_secs(30);
+/// The longest last line of a `score` that is read.
+const LAST_LINE: usize = 64 << 10;
+
+/// What a run measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The metric.
+    pub value: Value,
+    /// Peak memory of fit and score.
+    pub memory_gb: f64,
+    /// Tokens trained on, in millions.
+    pub tokens_m: Option<f64>,
+    /// MFU in percent.
+    pub mfu_percent: Option<f64>,
+}
+
+/// Why a run has no value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failure {
+    /// The candidate's fault.
+    Crash(Crash),
+    /// A stop was asked for.
+    Stopped,
+}
+
+impl Failure {
+    fn crash(outcome: &str, reason: impl Into<String>) -> Self {
+        Self::Crash(Crash { outcome: outcome.to_owned(), reason: reason.into() })
+    }
+}
+
+impl From<Crash> for Failure {
+    fn from(crash: Crash) -> Self {
+        Self::Crash(crash)
+    }
+}
+
+/// Runs a candidate's commands.
+pub struct Bench<'a> {
+    /// The contract.
+    pub task: &'a Task,
+    /// Profile, device, data.
+    pub setting: &'a Setting,
+    /// Where.
+    pub place: Place,
+    /// Asks to stop.
+    pub stop: &'a StopFlag,
+}
+
+impl Bench<'_> {
+    /// Runs `[preflight]`, if there is one. The failure's message is for the proposer.
+    pub fn preflight(&self, observer: &mut dyn Observer) -> Result<(), (Failure, String)> {
+        let Some(step) = &self.task.preflight else { return Ok(()) };
+        observer.tell(Progress::Phase { phase: Phase::Preflight, about: None });
+        let path = self.place.dir.join("preflight.log");
+        let mut log = RunLog::create(&path);
+        let ended = self.exec(&step.command, step.timeout_s, None, true, &mut log, &mut |_| {});
+        log.close();
+        failed("preflight", &ended).map_or(Ok(()), |failure| Err((failure, tail_of(&path, 30).join("\n"))))
+    }
+
+    /// Fits and scores. Notes that a person should know go to `observer`.
+    pub fn run(&self, observer: &mut dyn Observer) -> Result<Result<Measured, Failure>> {
+        let log_path = self.place.dir.join("run.log");
+        let mut log = RunLog::create(&log_path);
+        let result = self.run_logged(&mut log, observer);
+        if let Some(note) = log.close() {
+            observer.tell(Progress::Note(&note));
+        }
+        // the log is whole only now; a crash is explained by its last words
+        result.map(|result| result.map_err(|failure| explain(failure, &log_path)))
+    }
+
+    fn run_logged(&self, log: &mut RunLog, observer: &mut dyn Observer) -> Result<Result<Measured, Failure>> {
+        let mut peak_bytes = 0;
+        let mut fit_figures = None;
+        if let Some(step) = &self.task.fit {
+            let budget = self.setting.profile.map(|profile| profile.spec().budget);
+            observer.tell(Progress::Phase { phase: Phase::Fit, about: budget });
+            let limit = budget.map_or(step.timeout_s, |budget| {
+                (STARTUP + budget + grace(budget) + SAVING).as_secs().min(step.timeout_s)
+            });
+            // a file left by the preflight must not stand for what this fit did
+            let _ = fs::remove_file(self.place.dir.join("fit.json"));
+            let begun = Instant::now();
+            let ended = self.exec(&step.command, limit, None, true, log, &mut |_| {});
+            let wall = begun.elapsed();
+            peak_bytes = ended.peak_bytes;
+            if let Some(failure) = failed("fit", &ended) {
+                return Ok(Err(failure));
+            }
+            fit_figures = match FitFigures::read(&self.place.dir.join("fit.json")) {
+                Ok(figures) => figures,
+                Err(crash) => return Ok(Err(crash.into())),
+            };
+            if let Some(profile) = self.setting.profile
+                && let Err(reason) = believable(fit_figures.as_ref(), profile, self.place.seed, wall)
+            {
+                return Ok(Err(Failure::crash("claim_impossible", reason)));
+            }
+        }
+        observer.tell(Progress::Phase { phase: Phase::Score, about: None });
+        let (value, score_bytes, reported_gb) = match self.score(log)? {
+            Ok(scored) => scored,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let fit = fit_figures.unwrap_or_default();
+        let measured_gb = peak_bytes.max(score_bytes).max(fit.peak_mem_bytes.unwrap_or(0)) as f64 / 1e9;
+        Ok(Ok(Measured {
+            value,
+            memory_gb: reported_gb.unwrap_or(measured_gb),
+            tokens_m: fit.tokens.map(|tokens| tokens as f64 / 1e6),
+            mfu_percent: fit.mfu_percent,
+        }))
+    }
+
+    /// Value, sampled peak memory, and memory as the referee reports it.
+    fn score(&self, log: &mut RunLog) -> Result<Result<(Value, u64, Option<f64>), Failure>> {
+        let score = &self.task.score;
+        if score.exam {
+            return self.hold_exam(log);
+        }
+        let mut last = LastLine::default();
+        let ended = self.exec(&score.command, score.timeout_s, None, true, log, &mut |bytes| last.push(bytes));
+        if let Some(failure) = failed("score", &ended) {
+            return Ok(Err(failure));
+        }
+        let line = last.finish();
+        let figures = match figures::read_line(&line, &self.task.metric.name) {
+            Ok(figures) => figures,
+            Err(crash) => return Ok(Err(crash.into())),
+        };
+        let path = self.place.dir.join("score.json");
+        fs::write(&path, format!("{line}\n")).doing("write", &path)?;
+        Ok(Ok((figures.value, ended.peak_bytes, figures.memory_gb)))
+    }
+
+    fn hold_exam(&self, log: &mut RunLog) -> Result<Result<(Value, u64, Option<f64>), Failure>> {
+        let exam = self.setting.exam()?;
+        let mut input = Vec::new();
+        exam.write(&mut input).map_err(|error| Error::internal("could not write the exam").because(error))?;
+        let rows = exam.row_bytes().len();
+        let room = (2 << 20) + 64 * rows; // answers, and some stray output; the exam itself refuses more
+        let mut answers = Vec::new();
+        let score = &self.task.score;
+        let ended = self.exec(&score.command, score.timeout_s, Some(input), false, log, &mut |bytes| {
+            let left = room - answers.len();
+            answers.extend_from_slice(&bytes[..bytes.len().min(left)]);
+        });
+        if let Some(failure) = failed("score", &ended) {
+            return Ok(Err(failure));
+        }
+        let verdict = exam.read(answers.as_slice(), |event| {
+            if let exam::Event::Stray(line) = event {
+                log.push(crate::runlog::Stream::Out, format!("{line}\n").as_bytes());
+            }
+        });
+        let scored = match verdict {
+            Ok(exam::Verdict::Scored(scored)) => scored,
+            Ok(exam::Verdict::Rejected(rejected)) => {
+                return Ok(Err(Failure::crash(&rejected.reason.to_string(), format!("the model was rejected: {rejected}"))));
+            }
+            Err(error @ (exam::ExamError::Impossible(_) | exam::ExamError::Twice)) => {
+                return Ok(Err(Failure::crash("claim_impossible", error.to_string())));
+            }
+            Err(error) => return Ok(Err(Failure::crash("score_failed", error.to_string()))),
+        };
+        let value = match exam.bpb(&scored).map(Bpb::get) {
+            Ok(value) => value,
+            Err(error) => return Ok(Err(Failure::crash("not_finite", error.to_string()))),
+        };
+        self.write_scores(&exam, &scored, value)?;
+        match Value::new(value) {
+            Ok(value) => Ok(Ok((value, ended.peak_bytes, None))),
+            Err(error) => Ok(Err(Failure::crash("not_finite", error.to_string()))),
+        }
+    }
+
+    fn write_scores(&self, exam: &Exam, scored: &exam::Scored, value: f64) -> Result<()> {
+        let path = self.place.dir.join("rows.f32");
+        let rows: Vec<u8> = scored.nats.iter().flat_map(|nats| (*nats as f32).to_le_bytes()).collect();
+        fs::write(&path, rows).doing("write", &path)?;
+        let path = self.place.dir.join("score.json");
+        let name = &self.task.metric.name;
+        let json = json!({
+            name: value,
+            "rows": scored.nats.len(),
+            "tokens": exam.tokens(),
+            "bytes": exam.row_bytes().iter().sum::<u64>(),
+            "seconds": scored.seconds,
+            "batch_rows": scored.batch_rows,
+            "probes": scored.probes,
+        });
+        fs::write(&path, format!("{json:#}\n")).doing("write", &path)
+    }
+
+    fn exec(
+        &self,
+        command: &[String],
+        timeout_s: u64,
+        stdin: Option<Vec<u8>>,
+        log_stdout: bool,
+        log: &mut RunLog,
+        out: &mut dyn FnMut(&[u8]),
+    ) -> Ended {
+        let command = self.place.expand(command, self.setting);
+        let spec = Spec {
+            command: &command,
+            dir: self.place.worktree.clone(),
+            env: self.place.env(self.setting),
+            stdin,
+            limit: Duration::from_secs(timeout_s),
+            log_stdout,
+        };
+        exec::run(spec, log, out, self.stop)
+    }
+}
+
+/// By how much a fit may pass its budget.
+fn grace(budget: Duration) -> Duration {
+    (budget / 20).max(Duration::from_secs(2))
+}
+
+/// What a command's end means, unless it went well.
+fn failed(phase: &str, ended: &Ended) -> Option<Failure> {
+    let outcome = match &ended.end {
+        End::Exited(0) => return None,
+        End::Stopped => return Some(Failure::Stopped),
+        End::NotStarted(error) => {
+            return Some(Failure::crash(&format!("{phase}_failed"), format!("{phase} could not be started: {error}")));
+        }
+        End::TimedOut => format!("{phase}_timed_out"),
+        // nobody else sends KILL to a trial but the kernel that has no memory left
+        End::Killed(9) => "out_of_memory".to_owned(),
+        End::Exited(124) => format!("{phase}_timed_out"), // the contest's own watchdog, and `timeout`
+        End::Exited(_) | End::Killed(_) => format!("{phase}_failed"),
+    };
+    Some(Failure::crash(&outcome, format!("{phase} {}", ended.end)))
+}
+
+/// Adds the log's last words to a crash, and tells running out of memory from other failures.
+fn explain(failure: Failure, log_path: &Path) -> Failure {
+    let Failure::Crash(mut crash) = failure else { return failure };
+    if !crash.outcome.ends_with("_failed") {
+        return Failure::Crash(crash);
+    }
+    let lines = tail_of(log_path, 40);
+    let memory = |line: &String| {
+        let line = line.to_lowercase();
+        line.contains("out of memory") || line.contains("out_of_memory") || line.contains("memory allocation of")
+    };
+    if lines.iter().any(memory) {
+        crash.outcome = "out_of_memory".to_owned();
+    }
+    // a panic's message says more than the backtrace behind it
+    let telling = |line: &&String| line.contains("panicked at") || line.starts_with("error") || line.starts_with("Error");
+    let last = lines.iter().rev().find(|line| !line.is_empty());
+    if let Some(line) = lines.iter().rfind(telling).or(last) {
+        crash.reason = format!("{}: {}", crash.reason, plain(line, 160));
+    }
+    Failure::Crash(crash)
+}
+
+/// Holds `fit.json` against what the driver knows.
+fn believable(fit: Option<&FitFigures>, profile: Profile, seed: u64, wall: Duration) -> Result<(), String> {
+    let Some(fit) = fit else { return Err("fit left no fit.json".into()) };
+    if fit.profile.as_deref() != Some(profile.name()) {
+        return Err(format!("fit.json is of profile {:?}, not {profile}", fit.profile));
+    }
+    if fit.seed != Some(seed) {
+        return Err(format!("fit.json is of seed {:?}, not {seed}", fit.seed));
+    }
+    let budget = profile.spec().budget;
+    let most = (budget + grace(budget)).min(wall).as_secs_f64();
+    match fit.training_seconds {
+        Some(seconds) if seconds > 0.0 && seconds <= most => {}
+        other => return Err(format!("fit.json claims {other:?} seconds of training; at most {most:.1} were possible")),
+    }
+    match fit.final_loss {
+        Some(loss) if loss.is_finite() => Ok(()),
+        other => Err(format!("fit.json claims a final loss of {other:?}")),
+    }
+}
+
+/// The last line that is not blank, of a stream of any length.
+#[derive(Debug, Default)]
+struct LastLine {
+    current: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl LastLine {
+    fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = LAST_LINE.saturating_sub(self.current.len());
+            self.current.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        if !self.current.trim_ascii().is_empty() {
+            std::mem::swap(&mut self.last, &mut self.current);
+        }
+        self.current.clear();
+    }
+
+    fn finish(mut self) -> String {
+        self.end_line();
+        String::from_utf8_lossy(self.last.trim_ascii()).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_survives_pieces_blank_lines_and_floods() {
+        let mut last = LastLine::default();
+        last.push(b"one\ntw");
+        last.push(b"o\n\n  \n");
+        assert_eq!(last.finish(), "two");
+        let mut last = LastLine::default();
+        last.push(&vec![b'x'; 1 << 20]);
+        last.push(b"\n{}");
+        assert_eq!(last.finish(), "{}");
+    }
+
+    #[test]
+    fn claims_that_cannot_be_true_are_not_believed() {
+        let wall = Duration::from_secs(5);
+        let good = FitFigures {
+            profile: Some("smoke".into()),
+            seed: Some(7),
+            training_seconds: Some(3.1),
+            final_loss: Some(5.0),
+            ..Default::default()
+        };
+        let believed = |fit: &FitFigures| believable(Some(fit), Profile::Smoke, 7, wall).is_ok();
+        assert!(believed(&good));
+        assert!(believable(None, Profile::Smoke, 7, wall).is_err());
+        let with = |change: fn(&mut FitFigures)| {
+            let mut fit = good.clone();
+            change(&mut fit);
+            fit
+        };
+        assert!(!believed(&with(|fit| fit.seed = Some(8))));
+        assert!(!believed(&with(|fit| fit.profile = Some("laptop".into()))));
+        assert!(!believed(&with(|fit| fit.training_seconds = Some(5.01))), "budget 3 s and grace 2 s");
+        assert!(!believed(&with(|fit| fit.training_seconds = Some(f64::NAN))));
+        assert!(!believed(&with(|fit| fit.final_loss = Some(f64::NAN))));
+        assert!(!believed(&with(|fit| fit.final_loss = None)));
+        let brief = Duration::from_secs(1);
+        assert!(believable(Some(&good), Profile::Smoke, 7, brief).is_err(), "longer than the process lived");
+    }
+}

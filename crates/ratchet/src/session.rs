@@ -1,0 +1,342 @@
+//! One tag, opened for work under the lock: everything derived is made equal to the journal first.
+
+use std::{fs, path::PathBuf};
+
+use prepare::profile::Profile;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    candidate::{Candidate, source_of},
+    commands::mark,
+    config::{EXEMPT, Task},
+    error::{Doing, Error, Result},
+    exec::StopFlag,
+    fingerprint::{self, Watcher},
+    git::{ChangeKind, Files, Oid, Repo, Worktree, short},
+    journal::{Event, History, Init, Journal},
+    ledger,
+    processes::kill_marked,
+    progress::{Observer, Progress},
+    proposer::Proposal,
+    setting::Setting,
+    state::{Lock, State, Tag, TagDir, write_atomic},
+};
+
+/// What the user asked for on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// `--tag`.
+    pub tag: Option<Tag>,
+    /// `--profile`.
+    pub profile: Option<Profile>,
+}
+
+/// A tag opened for work. The lock is held until this is dropped.
+pub struct Session {
+    /// The contract.
+    pub task: Task,
+    /// `.ratchet/`.
+    pub state: State,
+    /// The tag.
+    pub tag: Tag,
+    /// Its folder.
+    pub dir: TagDir,
+    /// The user's repository.
+    pub repo: Repo,
+    /// Where candidates are built and run.
+    pub worktree: Worktree,
+    /// The truth.
+    pub journal: Journal,
+    /// Profile, device, data.
+    pub setting: Setting,
+    /// Asks to stop.
+    pub stop: StopFlag,
+    pub(crate) watcher: Watcher,
+    champion: Oid,
+    champion_files: Files,
+    toolchain: Option<String>,
+    _lock: Lock,
+}
+
+/// What the working tree's editable files started from; `checkout.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkout {
+    /// The commit whose editable files they were.
+    pub base: String,
+    /// A `try` under way: what the files hold, and the trial's number.
+    pub pending: Option<(String, u64)>,
+}
+
+impl Session {
+    /// Creates a tag. Exit code 2 when it exists.
+    pub fn init(root: &std::path::Path, asked: &Asked, stop: StopFlag, observer: &mut dyn Observer) -> Result<Self> {
+        let (task, repo, state) = parts(root)?;
+        let lock = state.lock()?;
+        let tag = asked.tag.clone().unwrap_or_else(Tag::today);
+        if state.tag(&tag).journal().exists() {
+            return Err(Error::usage(format!("the tag {tag} exists"))
+                .at(state.tag(&tag).path())
+                .hint("go on with it (`ratchet run`, `ratchet try`), or choose another --tag"));
+        }
+        create(&task, &repo, &state, &tag, asked, observer)?;
+        Self::enter(task, repo, state, tag, lock, asked, stop, observer)
+    }
+
+    /// Opens the asked, else the current, else today's tag, creating it when it is new.
+    pub fn open(root: &std::path::Path, asked: &Asked, stop: StopFlag, observer: &mut dyn Observer) -> Result<Self> {
+        let (task, repo, state) = parts(root)?;
+        let lock = state.lock()?;
+        let tag = match &asked.tag {
+            Some(tag) => tag.clone(),
+            None => state.current()?.unwrap_or_else(Tag::today),
+        };
+        if !state.tag(&tag).journal().exists() {
+            create(&task, &repo, &state, &tag, asked, observer)?;
+        }
+        Self::enter(task, repo, state, tag, lock, asked, stop, observer)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "private, and each is a part of the session")]
+    fn enter(
+        task: Task,
+        repo: Repo,
+        state: State,
+        tag: Tag,
+        lock: Lock,
+        asked: &Asked,
+        stop: StopFlag,
+        observer: &mut dyn Observer,
+    ) -> Result<Self> {
+        let dir = state.tag(&tag);
+        let mut journal = Journal::open(&dir.journal())?;
+        let init = journal.history().init().cloned().ok_or_else(|| Error::internal("the journal has no beginning"))?;
+        check_contract(&task, &init)?;
+        let setting = Setting::choose(&task, asked.profile, Some(&init), observer)?;
+        let left = kill_marked(&mark(state.root()).to_string_lossy());
+        if left > 0 {
+            observer.tell(Progress::Note(&format!("ended {left} processes that an earlier run left behind")));
+        }
+        if let Some(trial) = journal.history().open() {
+            observer.tell(Progress::Note(&format!("trial {trial} was interrupted; its number is used again")));
+            journal.append(Event::Abandoned { trial, reason: "the driver was ended".into() })?;
+        }
+        let champion = champion_commit(&repo, journal.history(), &init)?;
+        finish_branch(&repo, &tag, journal.history(), champion, &init)?;
+        let worktree = Worktree::open(&repo, &tag, &dir.worktree())?;
+        repo.check_branch(&tag, champion)?;
+        let champion_files = repo.files(champion)?;
+        if fingerprint::protected(&champion_files, task.editable()) != init.protected {
+            return Err(Error::usage("protected files of the champion are not those that the tag started with")
+                .at(state.root())
+                .hint("start another with --tag"));
+        }
+        worktree.restore(champion, &champion_files)?;
+        save_foreign_results(&state, observer)?;
+        ledger::write(&state.results(), &task.metric.name, journal.history().trials())?;
+        state.set_current(&tag)?;
+        let mut session = Self {
+            task,
+            state,
+            tag,
+            dir,
+            repo,
+            worktree,
+            journal,
+            setting,
+            stop,
+            watcher: Watcher::default(),
+            champion,
+            champion_files,
+            toolchain: None,
+            _lock: lock,
+        };
+        session.finish_checkout(observer)?;
+        Ok(session)
+    }
+
+    /// The history.
+    pub fn history(&self) -> &History {
+        self.journal.history()
+    }
+
+    /// The champion's commit; the base before the baseline.
+    pub fn champion(&self) -> Oid {
+        self.champion
+    }
+
+    /// Makes another commit the champion, and the worktree equal to it.
+    pub(crate) fn set_champion(&mut self, commit: Oid) -> Result<()> {
+        self.champion = commit;
+        self.champion_files = self.repo.files(commit)?;
+        self.restore()
+    }
+
+    /// Makes the worktree equal to the champion.
+    pub fn restore(&self) -> Result<()> {
+        self.worktree.restore(self.champion, &self.champion_files)
+    }
+
+    /// Opens the data of the profile, preparing it when it is bundled.
+    pub fn ensure_data(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        self.setting.ensure_data(&self.task, &self.state, &self.stop, observer)
+    }
+
+    /// The compiler's version, where the task builds with cargo; asked for once.
+    pub(crate) fn toolchain(&mut self) -> Option<&str> {
+        if self.toolchain.is_none() && self.task.build.is_some() {
+            self.toolchain = Some(crate::exec::first_line_of("rustc", &["--version"]).unwrap_or_default());
+        }
+        self.toolchain.as_deref()
+    }
+
+    /// The unedited base as a candidate.
+    pub fn baseline(&self) -> Result<Candidate> {
+        let (source, lines) = source_of(&self.repo, self.champion, self.task.editable())?;
+        Ok(Candidate {
+            commit: self.champion,
+            paths: Vec::new(),
+            source,
+            lines,
+            parent: None,
+            proposer: "baseline".to_owned(),
+            proposal: Proposal { description: "baseline".to_owned(), ..Proposal::default() },
+        })
+    }
+
+    /// What the user's editable files started from.
+    pub fn checkout(&self) -> Result<Checkout> {
+        let path = self.dir.checkout();
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                Error::internal("not what checkout.json should be").at(&path).because(error).hint("run `ratchet sync`")
+            }),
+            Err(_) => {
+                let base = self.history().init().map(|init| init.base.clone()).unwrap_or_default();
+                Ok(Checkout { base, pending: None })
+            }
+        }
+    }
+
+    /// Notes what the user's editable files start from now.
+    pub fn set_checkout(&self, checkout: &Checkout) -> Result<()> {
+        let json = serde_json::to_vec(checkout).unwrap_or_default(); // strings and a number: cannot fail
+        write_atomic(&self.dir.checkout(), &json)
+    }
+
+    /// Ends a `try` whose trial was closed before the files could follow.
+    fn finish_checkout(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let mut checkout = self.checkout()?;
+        let Some((mine, trial)) = checkout.pending.take() else { return Ok(()) };
+        if self.history().trial(trial).is_some() {
+            let known = self.repo.parse(&mine)?;
+            self.give_files(known, observer)?;
+        } else {
+            self.set_checkout(&checkout)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the user's editable files equal to the champion's, where they still hold what `known` has.
+    pub fn give_files(&self, known: Oid, observer: &mut dyn Observer) -> Result<()> {
+        let left = self.repo.set_files(self.champion, self.task.editable(), known)?;
+        if let Some(first) = left.first() {
+            let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
+            observer.tell(Progress::Note(&format!("{}{more} was edited meanwhile and is left as it is", first.display())));
+        }
+        self.set_checkout(&Checkout { base: self.champion.to_string(), pending: None })
+    }
+}
+
+fn parts(root: &std::path::Path) -> Result<(Task, Repo, State)> {
+    let task = Task::read(root)?;
+    let repo = Repo::open(root)?;
+    Ok((task, repo, State::new(root)))
+}
+
+fn create(task: &Task, repo: &Repo, state: &State, tag: &Tag, asked: &Asked, observer: &mut dyn Observer) -> Result<()> {
+    let base = repo.head()?;
+    let files = repo.files(base)?;
+    let tracked: Vec<PathBuf> = files.keys().cloned().collect();
+    task.check_files(state.root(), &tracked)?;
+    let setting = Setting::choose(task, asked.profile, None, observer)?;
+    let dir = state.tag(tag);
+    let begun = dir.path().exists(); // an init that was killed half-way left its folder
+    fs::create_dir_all(dir.path()).doing("create the tag's folder", dir.path())?;
+    if !(begun && repo.branch(tag)? == Some(base)) {
+        repo.create_branch(tag, base)?;
+    }
+    let init = Init {
+        tag: tag.to_string(),
+        base: base.to_string(),
+        contract: task.contract(),
+        protected: fingerprint::protected(&files, task.editable()),
+        profile: setting.profile.map(|profile| profile.name().to_owned()),
+        device: setting.device,
+    };
+    Journal::create(&dir.journal(), init)?;
+    let edited = repo.changes(base)?;
+    let tracked = |kind| kind != ChangeKind::Untracked;
+    let protected: Vec<String> = edited
+        .iter()
+        .filter(|c| !task.editable().contains(&c.path) && tracked(c.kind) && !EXEMPT.iter().any(|own| c.path.as_os_str() == *own))
+        .map(|change| change.path.display().to_string())
+        .collect();
+    if !protected.is_empty() {
+        observer.tell(Progress::Note(&format!(
+            "trials start from the commit {}; your uncommitted changes are not part of it: {}",
+            short(base),
+            protected.join(", ")
+        )));
+    }
+    if let Some(change) = edited.iter().find(|change| task.editable().contains(&change.path)) {
+        observer.tell(Progress::Note(&format!(
+            "{} differs from the commit {}: the baseline is the commit, and `ratchet try` takes your edit as its candidate",
+            change.path.display(),
+            short(base)
+        )));
+    }
+    Ok(())
+}
+
+fn check_contract(task: &Task, init: &Init) -> Result<()> {
+    for ((section, now), (_, then)) in task.contract().iter().zip(&init.contract) {
+        if now != then {
+            return Err(Error::usage(format!("[{section}] has changed since the tag {} was created", init.tag))
+                .at(crate::config::FILE)
+                .hint("values before and after cannot be compared: undo the change, or start another with --tag"));
+        }
+    }
+    Ok(())
+}
+
+fn champion_commit(repo: &Repo, history: &History, init: &Init) -> Result<Oid> {
+    let commit = history.champion().and_then(|record| record.commit.as_deref()).unwrap_or(&init.base);
+    repo.parse(commit)
+}
+
+/// Moves a branch that a killed driver left at the champion before the last.
+fn finish_branch(repo: &Repo, tag: &Tag, history: &History, champion: Oid, init: &Init) -> Result<()> {
+    let keeps = history.trials().iter().filter(|record| record.status == crate::journal::Status::Keep);
+    let before = keeps.rev().nth(1).and_then(|record| record.commit.as_deref()).unwrap_or(&init.base);
+    let before = repo.parse(before)?;
+    if before != champion && repo.branch(tag)? == Some(before) {
+        repo.advance_branch(tag, before, champion)?;
+    }
+    Ok(())
+}
+
+/// Puts a `results.tsv` that no tag of this folder wrote out of the way, once.
+fn save_foreign_results(state: &State, observer: &mut dyn Observer) -> Result<()> {
+    let path = state.results();
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+    let ours = text.lines().next().is_some_and(|head| head.contains("\ttrial\t") && head.ends_with("\toutcome"));
+    if ours || text.lines().count() < 2 {
+        return Ok(());
+    }
+    let saved = state.dir().join("results-before.tsv");
+    if !saved.exists() {
+        fs::write(&saved, text).doing("save the old results.tsv to", &saved)?;
+        observer.tell(Progress::Note(&format!("the results.tsv that was here is now {}", saved.display())));
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Where values belong: the profile and the device, and the data of a profile.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use prepare::{
+    cache::{Cache, CacheError},
+    exam::Exam,
+    profile::{Corpus, Profile, cuda_device_present},
+    rows::{Rows, Split},
+};
+
+use crate::{
+    config::Task,
+    error::{Error, Result},
+    exec::{self, End, Spec, StopFlag},
+    processes::MARK,
+    progress::{Observer, Phase, Progress},
+    runlog::{RunLog, tail_of},
+    state::State,
+};
+
+/// The profile and device of one tag on one machine.
+#[derive(Debug)]
+pub struct Setting {
+    /// The profile, for a task that has them.
+    pub profile: Option<Profile>,
+    /// The device's name: `cpu`, or the GPU's.
+    pub device: String,
+    /// Whether `{features}` becomes `--features cuda`.
+    pub cuda: bool,
+    data: Option<Data>,
+}
+
+#[derive(Debug)]
+struct Data {
+    root: PathBuf,
+    rows: Rows,
+    token_bytes: Vec<u8>,
+    fingerprint: String,
+}
+
+/// Whether CUDA code can be built and run here: a device and a compiler.
+pub fn cuda_usable() -> bool {
+    let hidden = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|devices| devices.is_empty() || devices == "-1");
+    !hidden && cuda_device_present() && nvcc().is_some()
+}
+
+/// The CUDA compiler: on PATH, or below CUDA's usual roots.
+pub fn nvcc() -> Option<PathBuf> {
+    let roots = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].iter().filter_map(std::env::var_os);
+    let below = roots.map(PathBuf::from).chain(["/usr/local/cuda".into(), "/opt/cuda".into()]).map(|root| root.join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(below).map(|folder| folder.join("nvcc")).find(|file| file.is_file())
+}
+
+/// The first GPU's name, as the kernel driver knows it.
+pub fn gpu_name() -> Option<String> {
+    let entries = std::fs::read_dir("/proc/driver/nvidia/gpus").ok()?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("information")).collect();
+    files.sort();
+    files.iter().find_map(|file| {
+        let text = std::fs::read_to_string(file).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Model:")).map(|name| name.trim().to_owned())
+    })
+}
+
+impl Setting {
+    /// Chooses the profile, given what the user asked for and what the tag is fixed to.
+    ///
+    /// Exit code 2 when they differ. Says in one note why, where nobody asked.
+    pub fn choose(task: &Task, asked: Option<Profile>, fixed: Option<&crate::journal::Init>, observer: &mut dyn Observer) -> Result<Self> {
+        let cuda = cuda_usable();
+        let device = if cuda { gpu_name().unwrap_or_else(|| "cuda".to_owned()) } else { "cpu".to_owned() };
+        let profile = if task.has_profiles() {
+            let asked = Profile::requested(asked).map_err(|error| Error::usage(error.to_string()))?;
+            let known = fixed.and_then(|init| init.profile.as_deref()).and_then(|name| name.parse().ok());
+            match (asked, known) {
+                (Some(asked), Some(known)) if asked != known => {
+                    return Err(Error::usage(format!("this tag belongs to profile {known}, not {asked}"))
+                        .hint("values of two profiles are never compared: start another with --tag"));
+                }
+                (_, Some(known)) => Some(known),
+                (asked, None) => {
+                    let choice = Profile::choose(asked, cuda, Cache::is_prepared(Profile::Full));
+                    if asked.is_none() {
+                        observer.tell(Progress::Note(&format!("profile {}: {}", choice.profile, choice.why)));
+                    }
+                    Some(choice.profile)
+                }
+            }
+        } else if asked.is_some() {
+            return Err(Error::usage("this task has no profiles").hint("leave --profile out, or add a [prepare] section"));
+        } else {
+            None
+        };
+        if let Some(init) = fixed
+            && init.device != device
+        {
+            return Err(Error::usage(format!("this tag belongs to device {}, but this is {device}", init.device))
+                .hint("values of two devices are never compared: start another with --tag"));
+        }
+        Ok(Self { profile, device, cuda, data: None })
+    }
+
+    /// Opens the profile's data, preparing it first when it is bundled and missing.
+    ///
+    /// Exit code 4 names the commands that help.
+    pub fn ensure_data(&mut self, task: &Task, state: &State, stop: &StopFlag, observer: &mut dyn Observer) -> Result<()> {
+        let (Some(profile), Some(step)) = (self.profile, &task.prepare) else { return Ok(()) };
+        if self.data.is_some() {
+            return Ok(());
+        }
+        let missing = |error: CacheError| Error::environment(error.to_string());
+        let cache = match Cache::open(profile) {
+            Ok(cache) => cache,
+            Err(error) if profile.spec().corpus != Corpus::Bundled => return Err(missing(error)),
+            Err(_) => {
+                let limit = Duration::from_secs(step.timeout_s);
+                observer.tell(Progress::Note(&format!("preparing the data of {profile}, once")));
+                observer.tell(Progress::Phase { phase: Phase::Prepare, about: None });
+                let command: Vec<String> = step.command.iter().map(|arg| arg.replace("{profile}", profile.name())).collect();
+                let path = state.dir().join("prepare.log");
+                let mut log = RunLog::create(&path);
+                let mut env = exec::allowed_env();
+                env.insert(MARK.into(), state.dir().into());
+                env.extend(["RATCHET_CACHE", "CARGO_TARGET_DIR"].iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?))));
+                let spec = Spec { command: &command, dir: state.root().into(), env, stdin: None, limit, log_stdout: true };
+                let ended = exec::run(spec, &mut log, &mut |_| {}, stop);
+                log.close();
+                if ended.end == End::Stopped {
+                    return Err(Error::internal("stopped while preparing data"));
+                }
+                if !ended.end.is_success() {
+                    let last = tail_of(&path, 1).pop().unwrap_or_default();
+                    return Err(Error::environment(format!("preparing the data of {profile} failed: the command {} {last}", ended.end))
+                        .at(&path)
+                        .hint(format!("run it by hand: {}", command.join(" "))));
+                }
+                Cache::open(profile).map_err(missing)?
+            }
+        };
+        self.data = Some(Data {
+            root: Cache::root().map_err(missing)?,
+            rows: cache.exam_rows(Split::Val).map_err(missing)?,
+            token_bytes: cache.token_bytes().map_err(missing)?,
+            fingerprint: cache.manifest().fingerprint(),
+        });
+        Ok(())
+    }
+
+    /// A fresh exam, with a nonce of its own.
+    pub fn exam(&self) -> Result<Exam> {
+        let (Some(profile), Some(data)) = (self.profile, &self.data) else {
+            return Err(Error::internal("an exam needs a profile and its data"));
+        };
+        Exam::new(profile, data.rows.clone(), data.token_bytes.clone())
+            .map_err(|error| Error::environment("the exam rows cannot be used").because(error))
+    }
+
+    /// The cache's root, once the data is open.
+    pub fn cache_root(&self) -> Option<&Path> {
+        self.data.as_ref().map(|data| data.root.as_path())
+    }
+
+    /// Fingerprint of the data, once it is open.
+    pub fn data_fingerprint(&self) -> Option<&str> {
+        self.data.as_ref().map(|data| data.fingerprint.as_str())
+    }
+}
