@@ -35,9 +35,11 @@ impl Session {
         match self.run_trial(candidate, observer)? {
             Done::Stopped => Ok(None),
             Done::Closed(record) if record.status == Status::Keep => Ok(Some(())),
-            Done::Closed(record) => Err(Error::internal(format!("the unedited baseline crashed: {}", record.verdict.reason))
-                .at(self.dir.trial(record.trial))
-                .hint("its logs are there; make the task run by hand first, then start again")),
+            Done::Closed(record) => {
+                Err(Error::internal(format!("the unedited baseline crashed: {}", record.verdict.reason))
+                    .at(self.dir.trial(record.trial))
+                    .hint("its logs are there; make the task run by hand first, then start again"))
+            }
         }
     }
 
@@ -57,7 +59,7 @@ impl Session {
     /// editable files equal the champion's.
     pub fn attempt(&mut self, description: &str, observer: &mut dyn Observer) -> Result<Tried> {
         self.check_protected()?;
-        let edits = self.edits()?;
+        let edits = admissible(self.edits()?, self.task.editable(), &EXEMPT)?;
         self.ensure_data(observer)?;
         if self.ensure_baseline(observer)?.is_none() {
             return Ok(Tried::Stopped);
@@ -101,7 +103,6 @@ impl Session {
     fn candidate_of(&self, edits: Vec<Change>, description: &str) -> Result<(Oid, Candidate)> {
         let base = self.repo.parse(&self.checkout()?.base)?;
         let champion = self.champion();
-        let edits = admissible(edits, self.task.editable(), &EXEMPT)?;
         let proposal = Proposal { description: description.to_owned(), ..Proposal::default() };
         let text = message(&proposal);
         let mine = self.repo.commit_changes(base, &edits, &text)?;
@@ -109,8 +110,9 @@ impl Session {
             mine
         } else {
             self.repo.rebase(base, mine, champion, &text)?.ok_or_else(|| {
-                Error::refused("the champion has moved since, and your edit touches the same lines")
-                    .hint("`ratchet sync` saves your edit and brings the files to the champion; then edit again")
+                Error::refused("the champion has moved since, and your edit touches the same lines").hint(
+                    "`ratchet sync` saves your edit and brings the files to the champion; then edit again",
+                )
             })?
         };
         let (source, lines) = source_of(&self.repo, commit, self.task.editable())?;

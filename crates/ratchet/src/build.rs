@@ -69,7 +69,8 @@ pub fn build(
     env.insert("CARGO_TERM_COLOR".into(), "never".into());
     let limit = Duration::from_secs(step.timeout_s);
     let command = place.expand(&step.command, setting);
-    let spec = Spec { command: &command, dir: place.worktree.clone(), env, stdin: None, limit, log_stdout: true };
+    let spec =
+        Spec { command: &command, dir: place.worktree.clone(), env, stdin: None, limit, log_stdout: true };
     let ended = exec::run(spec, &mut log, &mut |_| {}, stop);
     log.close();
     match ended.end {
@@ -100,7 +101,8 @@ fn compiler_message(log: &[u8]) -> String {
     let mut in_warning = false;
     for line in &lines[from..] {
         // blocks of warnings between the errors help nobody
-        in_warning = if line.starts_with("warning") { true } else { in_warning && !line.starts_with("error") };
+        in_warning =
+            if line.starts_with("warning") { true } else { in_warning && !line.starts_with("error") };
         if in_warning {
             continue;
         }
@@ -135,7 +137,10 @@ fn warm_up(store: &Path, place: &Place) -> bool {
     }
     let _ = fs::remove_dir_all(&place.target); // half a copy is worse than none
     let own = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| place.root.join("target"), PathBuf::from);
-    if own.join("release/.fingerprint").exists() && size(&own) < LARGEST && copy_tree(&own, &place.target).is_err() {
+    if own.join("release/.fingerprint").exists()
+        && size(&own) < LARGEST
+        && copy_tree(&own, &place.target).is_err()
+    {
         let _ = fs::remove_dir_all(&place.target);
     }
     false
@@ -190,7 +195,9 @@ fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
 fn size(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() && !NOT_COPIED.iter().any(|name| entry.file_name() == *name) => size(&entry.path()),
+        Ok(kind) if kind.is_dir() && !NOT_COPIED.iter().any(|name| entry.file_name() == *name) => {
+            size(&entry.path())
+        }
         Ok(kind) if kind.is_file() => entry.metadata().map_or(0, |meta| meta.len()),
         _ => 0,
     });
@@ -205,7 +212,10 @@ mod tests {
     fn a_compilers_message_is_its_errors_without_the_warnings() {
         let log = "   Compiling a v1\nwarning: unused\n --> a.rs\n\nerror[E0308]: mismatched types\n --> b.rs:1\n\n\
                    warning: other\n --> c.rs\n\nerror: aborting\n";
-        assert_eq!(compiler_message(log.as_bytes()), "error[E0308]: mismatched types\n --> b.rs:1\n\nerror: aborting\n");
+        assert_eq!(
+            compiler_message(log.as_bytes()),
+            "error[E0308]: mismatched types\n --> b.rs:1\n\nerror: aborting\n"
+        );
         let make = "cc x.c\nx.c:3: error: expected ';'\nmake: *** failed\n";
         assert!(compiler_message(make.as_bytes()).starts_with("x.c:3"));
         let long = "error: x\n".repeat(10_000);
@@ -219,7 +229,12 @@ mod tests {
         fs::create_dir_all(from.join("release/incremental")).unwrap();
         fs::write(from.join("release/lib.rlib"), "x").unwrap();
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        fs::File::options().append(true).open(from.join("release/lib.rlib")).unwrap().set_modified(old).unwrap();
+        fs::File::options()
+            .append(true)
+            .open(from.join("release/lib.rlib"))
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
         let to = dir.path().join("to");
         copy_tree(&from, &to).unwrap();
         assert_eq!(fs::metadata(to.join("release/lib.rlib")).unwrap().modified().unwrap(), old);

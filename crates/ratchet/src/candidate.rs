@@ -55,9 +55,15 @@ impl fmt::Display for Refusal {
         let shown = |path: &Path| plain(&path.to_string_lossy(), 120);
         match self {
             Self::Empty => f.write_str("nothing is changed: edit a file that [task] editable names"),
-            Self::Link(path) => write!(f, "{} is a link or no plain file; a candidate holds plain files only", shown(path)),
+            Self::Link(path) => {
+                write!(f, "{} is a link or no plain file; a candidate holds plain files only", shown(path))
+            }
             Self::Protected(path) => {
-                write!(f, "{} is protected: only what [task] editable names may change; undo that edit", shown(path))
+                write!(
+                    f,
+                    "{} is protected: only what [task] editable names may change; undo that edit",
+                    shown(path)
+                )
             }
             Self::Duplicate(trial) => {
                 write!(f, "the same source was tried as trial {trial}: see `ratchet show {trial}`")
@@ -79,7 +85,9 @@ pub fn admissible(changes: Vec<Change>, editable: &Editable, free: &[&str]) -> R
                 return Err(Refusal::Link(change.path));
             }
             allowed.push(change);
-        } else if change.kind != ChangeKind::Untracked && !free.iter().any(|free| change.path == Path::new(free)) {
+        } else if change.kind != ChangeKind::Untracked
+            && !free.iter().any(|free| change.path == Path::new(free))
+        {
             return Err(Refusal::Protected(change.path));
         }
     }
@@ -101,7 +109,8 @@ pub fn source_of(repo: &Repo, commit: Oid, editable: &Editable) -> Result<(TreeH
 pub fn write_edits(worktree: &Path, edits: &[Edit], editable: &Editable) -> Result<Result<(), Refusal>> {
     for edit in edits {
         let path = Path::new(&edit.path);
-        let inside = path.components().all(|part| matches!(part, Component::Normal(_))) && !edit.path.is_empty();
+        let inside =
+            path.components().all(|part| matches!(part, Component::Normal(_))) && !edit.path.is_empty();
         if !inside {
             return Ok(Err(Refusal::Path(edit.path.clone())));
         }
@@ -161,8 +170,14 @@ mod tests {
         assert_eq!(judge(vec![file("program.md")]), Err(Refusal::Empty));
         assert_eq!(judge(vec![file("cand/x"), file("judge")]), Err(Refusal::Protected("judge".into())));
         assert_eq!(judge(vec![file("cand/x"), change("notes", ChangeKind::Untracked, 0o100644)]), Ok(1));
-        assert_eq!(judge(vec![change("judge2", ChangeKind::Added, 0o100644)]), Err(Refusal::Protected("judge2".into())));
-        assert_eq!(judge(vec![change("cand/l", ChangeKind::Untracked, 0o120000)]), Err(Refusal::Link("cand/l".into())));
+        assert_eq!(
+            judge(vec![change("judge2", ChangeKind::Added, 0o100644)]),
+            Err(Refusal::Protected("judge2".into()))
+        );
+        assert_eq!(
+            judge(vec![change("cand/l", ChangeKind::Untracked, 0o120000)]),
+            Err(Refusal::Link("cand/l".into()))
+        );
     }
 
     #[test]

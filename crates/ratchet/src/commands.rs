@@ -43,7 +43,10 @@ impl Place {
                 }
                 continue;
             }
-            let copied = arg.strip_prefix("{target}/").map(|inner| self.bin.join(flat(inner))).filter(|copy| copy.exists());
+            let copied = arg
+                .strip_prefix("{target}/")
+                .map(|inner| self.bin.join(flat(inner)))
+                .filter(|copy| copy.exists());
             out.push(match copied {
                 Some(copy) => copy.to_string_lossy().into_owned(),
                 None => arg

@@ -242,7 +242,10 @@ impl Task {
     pub fn read(root: &Path) -> Result<Self> {
         let path = root.join(FILE);
         let text = fs::read_to_string(&path).map_err(|error| {
-            Error::usage("no task here").at(&path).because(error).hint("run ratchet in a folder that holds a ratchet.toml, or with -C")
+            Error::usage("no task here")
+                .at(&path)
+                .because(error)
+                .hint("run ratchet in a folder that holds a ratchet.toml, or with -C")
         })?;
         let mut task: Self = toml::from_str(&text).map_err(|error| {
             let line = line_of(&text, error.span());
@@ -253,7 +256,8 @@ impl Task {
         };
         let patterns = &task.task.editable;
         if patterns.get_ref().is_empty() {
-            return Err(at(patterns.span(), "`editable` is empty".into()).hint("name at least one pattern, for example \"src/**\""));
+            return Err(at(patterns.span(), "`editable` is empty".into())
+                .hint("name at least one pattern, for example \"src/**\""));
         }
         let mut set = GlobSetBuilder::new();
         for pattern in patterns.get_ref() {
@@ -280,9 +284,17 @@ impl Task {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@".contains(c)) {
             return wrong(format!("[metric] name {name:?} must be letters, digits, `_`, `-`, `.` or `@`"));
         }
-        let steps = [("prepare", &self.prepare), ("build", &self.build), ("preflight", &self.preflight), ("fit", &self.fit)];
-        let commands = steps.iter().filter_map(|(name, step)| step.as_ref().map(|s| (*name, &s.command, s.timeout_s)));
-        for (name, command, timeout_s) in commands.chain([("score", &self.score.command, self.score.timeout_s)]) {
+        let steps = [
+            ("prepare", &self.prepare),
+            ("build", &self.build),
+            ("preflight", &self.preflight),
+            ("fit", &self.fit),
+        ];
+        let commands =
+            steps.iter().filter_map(|(name, step)| step.as_ref().map(|s| (*name, &s.command, s.timeout_s)));
+        for (name, command, timeout_s) in
+            commands.chain([("score", &self.score.command, self.score.timeout_s)])
+        {
             if command.first().is_none_or(|program| program.is_empty()) {
                 return wrong(format!("[{name}] command is empty; write it as a list, program first"));
             }
@@ -291,11 +303,15 @@ impl Task {
             }
         }
         if self.score.exam && (self.prepare.is_none() || self.fit.is_none()) {
-            return wrong("[score] exam needs [prepare] and [fit]: rows are piped to a model that was trained".into());
+            return wrong(
+                "[score] exam needs [prepare] and [fit]: rows are piped to a model that was trained".into(),
+            );
         }
         if let Some(agent) = &self.proposer.agent {
             match (&agent.command, agent.preset) {
-                (Some(_), Some(_)) => return wrong("[proposer.agent] has both command and preset; keep one".into()),
+                (Some(_), Some(_)) => {
+                    return wrong("[proposer.agent] has both command and preset; keep one".into());
+                }
                 (None, None) => return wrong("[proposer.agent] needs a command or a preset".into()),
                 (Some(command), None) if command.first().is_none_or(|program| program.is_empty()) => {
                     return wrong("[proposer.agent] command is empty".into());
@@ -306,7 +322,9 @@ impl Task {
             return wrong("[proposer] kind is \"agent\" but there is no [proposer.agent]".into());
         }
         for own in EXEMPT {
-            if let Some(pattern) = self.patterns().find(|p| self.editable.contains(Path::new(own)) && matches(p.get_ref(), own)) {
+            if let Some(pattern) =
+                self.patterns().find(|p| self.editable.contains(Path::new(own)) && matches(p.get_ref(), own))
+            {
                 let line = line_of(text, Some(pattern.span()));
                 return Err(Error::usage(format!("line {line}: `editable` pattern {:?} takes in {own}", pattern.get_ref()))
                     .at(FILE)
@@ -324,13 +342,19 @@ impl Task {
         for pattern in self.patterns() {
             let line = line_of(&text, Some(pattern.span()));
             if !tracked.iter().any(|path| matches(pattern.get_ref(), path)) {
-                return Err(Error::usage(format!("line {line}: `editable` pattern {:?} matches no committed file", pattern.get_ref()))
-                    .at(root.join(FILE))
-                    .hint("patterns are relative to the root; commit the files it should match"));
+                return Err(Error::usage(format!(
+                    "line {line}: `editable` pattern {:?} matches no committed file",
+                    pattern.get_ref()
+                ))
+                .at(root.join(FILE))
+                .hint("patterns are relative to the root; commit the files it should match"));
             }
             let mut judges: Vec<_> = referees(&self.score.command);
             judges.extend(self.prepare.iter().flat_map(|step| referees(&step.command)));
-            if let Some(judge) = judges.iter().find(|judge| root.join(judge).is_file() && matches(pattern.get_ref(), judge.as_str())) {
+            if let Some(judge) = judges
+                .iter()
+                .find(|judge| root.join(judge).is_file() && matches(pattern.get_ref(), judge.as_str()))
+            {
                 return Err(Error::usage(format!(
                     "line {line}: `editable` pattern {:?} takes in {judge}, the referee that [score] or [prepare] runs",
                     pattern.get_ref()
@@ -344,7 +368,9 @@ impl Task {
             if root.join(path).is_file() && path.is_relative() && !tracked.iter().any(|t| t == path) {
                 return Err(Error::usage("the referee that [score] runs is not committed")
                     .at(root.join(path))
-                    .hint(format!("git add {judge} && git commit: trials run in a worktree of committed files")));
+                    .hint(format!(
+                        "git add {judge} && git commit: trials run in a worktree of committed files"
+                    )));
             }
         }
         Ok(())
@@ -389,7 +415,10 @@ impl Task {
 
 /// Whether one pattern takes in `path`.
 fn matches(pattern: &str, path: impl AsRef<Path>) -> bool {
-    GlobBuilder::new(pattern).literal_separator(true).build().is_ok_and(|glob| glob.compile_matcher().is_match(path))
+    GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .build()
+        .is_ok_and(|glob| glob.compile_matcher().is_match(path))
 }
 
 /// The files that a judging command may run: its first words that could be a path, up to the first that
@@ -463,7 +492,10 @@ pub(crate) mod tests {
     fn an_unknown_key_is_named_with_its_line_and_the_known_ones() {
         let text = format!("{TOY}metrik = 3\n");
         let error = message(&text);
-        assert!(error.contains("line 8") && error.contains("metrik") && error.contains("timeout_s"), "{error}");
+        assert!(
+            error.contains("line 8") && error.contains("metrik") && error.contains("timeout_s"),
+            "{error}"
+        );
         let error = message(&format!("{TOY}\n[metrik]\nname = 'x'\n"));
         assert!(error.contains("line 9") && error.contains("metrik") && error.contains("sandbox"), "{error}");
     }

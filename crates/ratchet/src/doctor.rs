@@ -1,1 +1,284 @@
-//! What this machine can do, checked by trying.
+//! What this machine can do, checked by trying. Changes nothing.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use prepare::{
+    cache::Cache,
+    profile::{Profile, cuda_device_present},
+};
+use serde::Serialize;
+
+use crate::{
+    config::{ProposerKind, SandboxMode, Task},
+    exec::first_line_of,
+    git::Repo,
+    setting::{gpu_name, nvcc},
+    state::{State, Tag},
+};
+
+/// Free space below which a night may end early.
+const LITTLE_DISK: u64 = 10 << 30;
+
+/// One thing looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What.
+    pub name: &'static str,
+    /// How it is.
+    pub state: Health,
+    /// What was seen.
+    pub detail: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+/// How a thing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// As it should be.
+    Pass,
+    /// It works, with less.
+    Warn,
+    /// A loop cannot run so.
+    Fail,
+}
+
+fn pass(name: &'static str, detail: impl Into<String>) -> Check {
+    Check { name, state: Health::Pass, detail: detail.into(), remedy: None }
+}
+
+fn warn(name: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Check {
+    Check { name, state: Health::Warn, detail: detail.into(), remedy: Some(remedy.into()) }
+}
+
+fn fail(name: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Check {
+    Check { name, state: Health::Fail, detail: detail.into(), remedy: Some(remedy.into()) }
+}
+
+/// All checks.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// In the order in which a first loop needs them.
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    /// Whether a loop can run.
+    pub fn is_healthy(&self) -> bool {
+        self.checks.iter().all(|check| check.state != Health::Fail)
+    }
+
+    /// For a person.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for check in &self.checks {
+            let sign = match check.state {
+                Health::Pass => "ok  ",
+                Health::Warn => "warn",
+                Health::Fail => "FAIL",
+            };
+            let _ = writeln!(text, "{sign}  {:10} {}", check.name, check.detail);
+            if let Some(remedy) = &check.remedy {
+                let _ = writeln!(text, "      {:10} -> {remedy}", "");
+            }
+        }
+        let next = if self.is_healthy() {
+            "ready: `ratchet run --trials 3` is a first loop"
+        } else {
+            "not ready: see FAIL above"
+        };
+        let _ = writeln!(text, "\n{next}");
+        text
+    }
+}
+
+/// Looks at everything that a first loop needs.
+pub fn examine(root: &Path) -> Report {
+    let mut checks = Vec::new();
+    let task = match Task::read(root) {
+        Ok(task) => {
+            checks.push(pass("task", format!("{} ({})", task.name(), task.metric.name)));
+            Some(task)
+        }
+        Err(error) => {
+            checks.push(fail(
+                "task",
+                error.to_string(),
+                "correct ratchet.toml, or run in the folder that holds it",
+            ));
+            None
+        }
+    };
+    checks.extend(repository(root, task.as_ref()));
+    if task.as_ref().is_some_and(builds_with_cargo) {
+        checks.extend(toolchain());
+    }
+    checks.push(gpu());
+    if task.as_ref().is_some_and(Task::has_profiles) {
+        checks.extend(data());
+    }
+    checks.push(disk(root));
+    if let Some(task) = &task {
+        checks.push(sandbox(task));
+        checks.push(proposer(task));
+    }
+    checks.push(lock(root));
+    Report { checks }
+}
+
+fn builds_with_cargo(task: &Task) -> bool {
+    task.build.as_ref().is_some_and(|step| step.command.first().is_some_and(|program| program == "cargo"))
+}
+
+fn repository(root: &Path, task: Option<&Task>) -> Vec<Check> {
+    let opened = Repo::open(root).and_then(|repo| {
+        let head = repo.head()?;
+        let tracked: Vec<PathBuf> = repo.files(head)?.into_keys().collect();
+        if let Some(task) = task {
+            task.check_files(root, &tracked)?;
+        }
+        Ok((repo, tracked.len()))
+    });
+    match opened {
+        Ok((repo, files)) => {
+            let identity = match repo.identity() {
+                Some(who) => pass("identity", who),
+                None => warn(
+                    "identity",
+                    "git knows no user.name: commits are made as ratchet <ratchet@localhost>",
+                    "git config --global user.name NAME; git config --global user.email ADDRESS",
+                ),
+            };
+            vec![pass("git", format!("{files} committed files")), identity]
+        }
+        Err(error) => {
+            vec![fail("git", error.what.clone(), error.hint.clone().unwrap_or_else(|| error.to_string()))]
+        }
+    }
+}
+
+fn toolchain() -> Vec<Check> {
+    let rust = match (first_line_of("cargo", &["--version"]), first_line_of("rustc", &["--version"])) {
+        (Some(cargo), Some(rustc)) => pass("rust", format!("{cargo}; {rustc}")),
+        _ => fail("rust", "cargo or rustc is missing", "install Rust from https://rustup.rs"),
+    };
+    let compiler = ["cc", "gcc", "clang"].iter().find_map(|name| first_line_of(name, &["--version"]));
+    let c = compiler.map_or_else(
+        || fail("c", "no C compiler found", "install one, for example: apt install build-essential"),
+        |version| pass("c", version),
+    );
+    vec![rust, c]
+}
+
+fn gpu() -> Check {
+    match (cuda_device_present(), nvcc()) {
+        (false, _) => warn(
+            "gpu",
+            "no NVIDIA device: trials run on the CPU",
+            "use the profile laptop; results are comparable among themselves",
+        ),
+        (true, None) => warn(
+            "gpu",
+            "an NVIDIA device, but no nvcc to build for it",
+            "install the CUDA toolkit, or put nvcc on PATH",
+        ),
+        (true, Some(nvcc)) => {
+            pass("gpu", format!("{}, {}", gpu_name().unwrap_or_else(|| "NVIDIA".into()), nvcc.display()))
+        }
+    }
+}
+
+fn data() -> Vec<Check> {
+    let checks = Profile::ALL.map(|profile| {
+        let (name, bundled) = match profile {
+            Profile::Full => ("data full", false),
+            Profile::Laptop => ("data lapt.", true),
+            Profile::Smoke => ("data smoke", true),
+        };
+        match Cache::open(profile) {
+            Ok(cache) => pass(name, format!("prepared in {}", cache.paths().dir().display())),
+            Err(_) if bundled => {
+                pass(name, "not prepared yet; `ratchet run` does it in a minute, without network")
+            }
+            Err(error) => warn(
+                name,
+                error.to_string(),
+                format!("cargo run --release -p prepare -- --profile {profile}"),
+            ),
+        }
+    });
+    checks.to_vec()
+}
+
+fn disk(root: &Path) -> Check {
+    let free = rustix::fs::statvfs(root).map(|stat| stat.f_bavail * stat.f_frsize);
+    match free {
+        Ok(free) if free >= LITTLE_DISK => pass("disk", format!("{} GB free", free >> 30)),
+        Ok(free) => warn(
+            "disk",
+            format!("{:.1} GB free", free as f64 / 1e9),
+            "free some: builds and checkpoints of a night take several GB",
+        ),
+        Err(error) => warn("disk", format!("free space is unknown: {error}"), "look with df"),
+    }
+}
+
+fn sandbox(task: &Task) -> Check {
+    match task.sandbox.mode {
+        SandboxMode::Off => {
+            warn("sandbox", "off: trials run with your rights", "run only proposers that you trust")
+        }
+        SandboxMode::Auto | SandboxMode::Required => fail(
+            "sandbox",
+            "this version has no sandbox",
+            "set mode = \"off\" under [sandbox] in ratchet.toml",
+        ),
+    }
+}
+
+fn proposer(task: &Task) -> Check {
+    match (task.proposer.kind, &task.proposer.agent) {
+        (ProposerKind::Agent, Some(agent)) => {
+            let preset = agent.preset.map(crate::config::Preset::command);
+            let program = agent
+                .command
+                .clone()
+                .or(preset)
+                .and_then(|command| command.first().cloned())
+                .unwrap_or_default();
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            if program.contains('/')
+                || std::env::split_paths(&path).any(|folder| folder.join(&program).is_file())
+            {
+                pass("proposer", format!("agent {program}"))
+            } else {
+                fail(
+                    "proposer",
+                    format!("the agent's command {program} is not installed"),
+                    "install it, or use --proposer knobs",
+                )
+            }
+        }
+        _ => pass("proposer", "knobs: the built-in search, offline"),
+    }
+}
+
+fn lock(root: &Path) -> Check {
+    let state = State::new(root);
+    let tags = state.tags().iter().map(Tag::to_string).collect::<Vec<_>>().join(", ");
+    match state.running() {
+        Some(pid) => warn(
+            "lock",
+            format!("a run is under way, pid {pid}"),
+            "wait for it, or end it with Ctrl-C or TERM",
+        ),
+        None => pass(
+            "lock",
+            if tags.is_empty() { "free; no tag yet".to_owned() } else { format!("free; tags: {tags}") },
+        ),
+    }
+}

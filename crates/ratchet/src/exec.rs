@@ -55,7 +55,9 @@ const ALLOWED: [&str; 12] = [
 /// The allowed part of this process's environment: no keys, no tokens.
 pub fn allowed_env() -> BTreeMap<OsString, OsString> {
     std::env::vars_os()
-        .filter(|(name, _)| name.to_str().is_some_and(|name| ALLOWED.contains(&name) || name.starts_with("LC_")))
+        .filter(|(name, _)| {
+            name.to_str().is_some_and(|name| ALLOWED.contains(&name) || name.starts_with("LC_"))
+        })
         .collect()
 }
 
@@ -253,7 +255,9 @@ impl<'a> Running<'a> {
     /// Moves bytes for at most `wait`.
     fn pump(&mut self, wait: Duration, log: &mut RunLog, out: &mut dyn FnMut(&[u8])) -> bool {
         let mut fds = Vec::with_capacity(3);
-        fds.extend(self.outputs.iter().filter_map(|(_, fd)| fd.as_ref()).map(|fd| PollFd::new(fd, PollFlags::IN)));
+        fds.extend(
+            self.outputs.iter().filter_map(|(_, fd)| fd.as_ref()).map(|fd| PollFd::new(fd, PollFlags::IN)),
+        );
         fds.extend(self.stdin.iter().map(|(fd, ..)| PollFd::new(fd, PollFlags::OUT)));
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
         let ready = poll(&mut fds, Some(&timeout)).unwrap_or(0) > 0; // EINTR: the loop comes round again
@@ -355,7 +359,14 @@ mod tests {
         let mut log = RunLog::create(&path);
         let mut stdout = Vec::new();
         let command = ["sh", "-c", script].map(str::to_owned);
-        let spec = Spec { command: &command, dir: dir.path().into(), env: allowed_env(), stdin, limit, log_stdout: true };
+        let spec = Spec {
+            command: &command,
+            dir: dir.path().into(),
+            env: allowed_env(),
+            stdin,
+            limit,
+            log_stdout: true,
+        };
         let ended = run(spec, &mut log, &mut |bytes| stdout.extend_from_slice(bytes), &StopFlag::default());
         assert_eq!(log.close(), None);
         (ended, std::fs::read_to_string(path).unwrap(), stdout)
@@ -389,7 +400,8 @@ mod tests {
     fn a_command_that_does_not_exist_is_named() {
         let dir = std::env::temp_dir();
         let command = ["no-such-program-here".to_owned()];
-        let spec = Spec { command: &command, dir, env: allowed_env(), stdin: None, limit: LONG, log_stdout: true };
+        let spec =
+            Spec { command: &command, dir, env: allowed_env(), stdin: None, limit: LONG, log_stdout: true };
         let mut log = RunLog::create(std::path::Path::new("/dev/null"));
         let ended = run(spec, &mut log, &mut |_| {}, &StopFlag::default());
         assert!(matches!(ended.end, End::NotStarted(_)), "{:?}", ended.end);
@@ -400,7 +412,9 @@ mod tests {
         let (_, log, _) = shell("env", LONG, None);
         let foreign = |line: &&str| {
             let name = line.split('=').next().unwrap();
-            !ALLOWED.contains(&name) && !name.starts_with("LC_") && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name)
+            !ALLOWED.contains(&name)
+                && !name.starts_with("LC_")
+                && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name)
         };
         assert_eq!(log.lines().find(foreign), None);
     }
@@ -441,7 +455,14 @@ mod tests {
     fn a_stop_request_ends_a_running_command() {
         let stop = StopFlag::default();
         let command = ["sh", "-c", "echo up; sleep 600"].map(str::to_owned);
-        let spec = Spec { command: &command, dir: std::env::temp_dir(), env: allowed_env(), stdin: None, limit: LONG, log_stdout: true };
+        let spec = Spec {
+            command: &command,
+            dir: std::env::temp_dir(),
+            env: allowed_env(),
+            stdin: None,
+            limit: LONG,
+            log_stdout: true,
+        };
         let mut log = RunLog::create(std::path::Path::new("/dev/null"));
         let shared = stop.shared();
         let ended = run(spec, &mut log, &mut |_| shared.store(true, Ordering::Relaxed), &stop);

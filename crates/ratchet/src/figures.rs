@@ -20,11 +20,17 @@ pub struct Figures {
 pub fn read_line(line: &str, metric: &str) -> Result<Figures, Crash> {
     let crash = |outcome: &str, reason: String| Err(Crash { outcome: outcome.to_owned(), reason });
     if line.trim().is_empty() {
-        return crash("metric_missing", format!("score printed nothing; its last line must be a JSON object with \"{metric}\""));
+        return crash(
+            "metric_missing",
+            format!("score printed nothing; its last line must be a JSON object with \"{metric}\""),
+        );
     }
     let Some(object) = object(line) else {
         let shown = plain(line, 80);
-        return crash("metric_missing", format!("score's last line is no JSON object with \"{metric}\": {shown}"));
+        return crash(
+            "metric_missing",
+            format!("score's last line is no JSON object with \"{metric}\": {shown}"),
+        );
     };
     let value = match object.get(metric) {
         None => return crash("metric_missing", format!("score's last line holds no \"{metric}\"")),
@@ -33,7 +39,10 @@ pub fn read_line(line: &str, metric: &str) -> Result<Figures, Crash> {
             return crash("not_finite", format!("{metric} is {text}, not a finite number"));
         }
         Some(other) => {
-            return crash("metric_not_a_number", format!("{metric} is not a number but {}", plain(&other.to_string(), 40)));
+            return crash(
+                "metric_not_a_number",
+                format!("{metric} is not a number but {}", plain(&other.to_string(), 40)),
+            );
         }
     };
     let memory_gb = object.get("memory_gb").and_then(Json::as_f64).filter(|gb| gb.is_finite() && *gb >= 0.0);
@@ -104,11 +113,16 @@ impl FitFigures {
         // a link or a pipe in its place could stand for anything, or block for ever
         match std::fs::symlink_metadata(path) {
             Err(_) => return Ok(None),
-            Ok(meta) if !meta.is_file() || meta.len() > 1 << 20 => return Err(bad("fit.json is no small plain file".into())),
+            Ok(meta) if !meta.is_file() || meta.len() > 1 << 20 => {
+                return Err(bad("fit.json is no small plain file".into()));
+            }
             Ok(_) => {}
         }
-        let text = std::fs::read_to_string(path).map_err(|error| bad(format!("fit.json cannot be read: {error}")))?;
-        serde_json::from_str(&text).map(Some).map_err(|error| bad(format!("fit.json is not what fit.json should be: {error}")))
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| bad(format!("fit.json cannot be read: {error}")))?;
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| bad(format!("fit.json is not what fit.json should be: {error}")))
     }
 }
 

@@ -60,8 +60,16 @@ impl Watcher {
         if !meta.is_file() {
             return None;
         }
-        let stamp =
-            (meta.dev(), meta.ino(), meta.size(), meta.mode(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+        let stamp = (
+            meta.dev(),
+            meta.ino(),
+            meta.size(),
+            meta.mode(),
+            meta.mtime(),
+            meta.mtime_nsec(),
+            meta.ctime(),
+            meta.ctime_nsec(),
+        );
         if let Some((known, hash)) = self.known.get(path)
             && *known == stamp
         {
@@ -72,7 +80,8 @@ impl Watcher {
         digest.update(fs::read(&full).ok()?);
         let hash = digest.finalize().into();
         // a write within the clock's grain of the last one leaves the times as they are: too fresh to trust
-        let changed = SystemTime::UNIX_EPOCH + Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec().max(0) as u32);
+        let changed = SystemTime::UNIX_EPOCH
+            + Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec().max(0) as u32);
         if changed.elapsed().is_ok_and(|age| age > Duration::from_millis(50)) {
             self.known.insert(path.to_path_buf(), (stamp, hash));
         }

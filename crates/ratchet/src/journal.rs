@@ -286,9 +286,8 @@ pub struct Journal {
 impl Journal {
     /// Starts a tag's journal; the folder exists. Appears whole, with its `init`, or not at all.
     pub fn create(path: &Path, init: Init) -> Result<Self> {
-        let mut line = serde_json::to_vec(&Line { v: VERSION, event: Event::Init(init) }).map_err(|error| {
-            Error::internal("could not write the journal").at(path).because(error)
-        })?;
+        let mut line = serde_json::to_vec(&Line { v: VERSION, event: Event::Init(init) })
+            .map_err(|error| Error::internal("could not write the journal").at(path).because(error))?;
         line.push(b'\n');
         crate::state::write_atomic(path, &line)?;
         Self::open(path)
@@ -296,7 +295,8 @@ impl Journal {
 
     /// Opens a journal to go on with it: a torn last line is cut off.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut file = OpenOptions::new().read(true).append(true).open(path).doing("open the journal", path)?;
+        let mut file =
+            OpenOptions::new().read(true).append(true).open(path).doing("open the journal", path)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).doing("read the journal", path)?;
         let (history, whole) = replay(&text, path)?;
@@ -315,16 +315,17 @@ impl Journal {
 
     /// Writes a record down; when this returns it is on disk.
     pub fn append(&mut self, event: Event) -> Result<()> {
-        let mut line = serde_json::to_vec(&Line { v: VERSION, event: event.clone() }).map_err(|error| {
-            Error::internal("could not write the journal").at(&self.path).because(error)
-        })?;
+        let mut line = serde_json::to_vec(&Line { v: VERSION, event: event.clone() })
+            .map_err(|error| Error::internal("could not write the journal").at(&self.path).because(error))?;
         line.push(b'\n');
         let before = self.file.metadata().doing("look at the journal", &self.path)?.len();
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
             // half a line would hide the next record behind it
             let _ = self.file.set_len(before);
-            return Err(error).doing("write the journal", &self.path).map_err(|error| error.hint("free some disk space"));
+            return Err(error)
+                .doing("write the journal", &self.path)
+                .map_err(|error| error.hint("free some disk space"));
         }
         self.history.apply(event);
         Ok(())
@@ -353,7 +354,11 @@ fn replay(text: &[u8], path: &Path) -> Result<(History, usize)> {
         };
         let version: Version = serde_json::from_slice(line).map_err(damaged)?;
         if version.v > VERSION {
-            return Err(Error::usage(format!("the journal was written by a newer ratchet (format {})", version.v)).at(path));
+            return Err(Error::usage(format!(
+                "the journal was written by a newer ratchet (format {})",
+                version.v
+            ))
+            .at(path));
         }
         history.apply(serde_json::from_slice::<Line>(line).map_err(damaged)?.event);
         whole += line.len();
@@ -379,9 +384,11 @@ pub(crate) mod tests {
 
     fn judged(value: Option<f64>) -> Verdict {
         let outcome = match value {
-            Some(value) => {
-                Outcome::Scored(Score { runs: Runs::new(Value::new(value).unwrap()), lines: 1, memory_gb: 0.0 })
-            }
+            Some(value) => Outcome::Scored(Score {
+                runs: Runs::new(Value::new(value).unwrap()),
+                lines: 1,
+                memory_gb: 0.0,
+            }),
             None => Outcome::Crashed(Crash { outcome: "fit_failed".into(), reason: "boom".into() }),
         };
         verdict(None, &outcome, &Noise::unknown(), &Policy::default())

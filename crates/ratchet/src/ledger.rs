@@ -38,7 +38,8 @@ pub fn table(metric: &str, trials: &[TrialRecord]) -> Result<Vec<u8>> {
         // a crash reads 0.000000 and 0.0, as in every such file; its status says that it is no value
         let crashed = trial.status == Status::Crash;
         let memory = if crashed { 0.0 } else { trial.memory_gb };
-        let or_empty = |value: Option<f64>, digits: usize| value.map_or(String::new(), |v| format!("{v:.digits$}"));
+        let or_empty =
+            |value: Option<f64>, digits: usize| value.map_or(String::new(), |v| format!("{v:.digits$}"));
         writer
             .write_record([
                 trial.commit.as_deref().map_or("", |commit| &commit[..7.min(commit.len())]),
@@ -59,7 +60,9 @@ pub fn table(metric: &str, trials: &[TrialRecord]) -> Result<Vec<u8>> {
             ])
             .map_err(broken)?;
     }
-    writer.into_inner().map_err(|error| Error::internal("could not write the results").because(error.to_string()))
+    writer
+        .into_inner()
+        .map_err(|error| Error::internal("could not write the results").because(error.to_string()))
 }
 
 /// Writes the table, whole or not at all; does nothing when it stands there already.
@@ -81,7 +84,9 @@ mod tests {
         // the oracle is a reader as simple as they come: split at newlines and tabs
         let mut crash = record(2, Status::Crash, None);
         crash.proposal.description = "tab\there \"quoted\"\nand a line\u{1b}[31m".into();
-        let table = String::from_utf8(table("val_bpb", &[record(1, Status::Keep, Some(1.25)), crash]).unwrap()).unwrap();
+        let table =
+            String::from_utf8(table("val_bpb", &[record(1, Status::Keep, Some(1.25)), crash]).unwrap())
+                .unwrap();
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
         assert_eq!(lines[0][..5], ["commit", "val_bpb", "memory_gb", "status", "description"]);
         assert_eq!(lines[1][1..6], ["1.250000", "0.0", "keep", "number 1", "1"]);

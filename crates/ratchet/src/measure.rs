@@ -153,7 +153,8 @@ impl Bench<'_> {
             return self.hold_exam(log);
         }
         let mut last = LastLine::default();
-        let ended = self.exec(&score.command, score.timeout_s, None, true, log, &mut |bytes| last.push(bytes));
+        let ended =
+            self.exec(&score.command, score.timeout_s, None, true, log, &mut |bytes| last.push(bytes));
         if let Some(failure) = failed("score", &ended) {
             return Ok(Err(failure));
         }
@@ -190,7 +191,10 @@ impl Bench<'_> {
         let scored = match verdict {
             Ok(exam::Verdict::Scored(scored)) => scored,
             Ok(exam::Verdict::Rejected(rejected)) => {
-                return Ok(Err(Failure::crash(&rejected.reason.to_string(), format!("the model was rejected: {rejected}"))));
+                return Ok(Err(Failure::crash(
+                    &rejected.reason.to_string(),
+                    format!("the model was rejected: {rejected}"),
+                )));
             }
             Err(error @ (exam::ExamError::Impossible(_) | exam::ExamError::Twice)) => {
                 return Ok(Err(Failure::crash("claim_impossible", error.to_string())));
@@ -259,7 +263,10 @@ fn failed(phase: &str, ended: &Ended) -> Option<Failure> {
         End::Exited(0) => return None,
         End::Stopped => return Some(Failure::Stopped),
         End::NotStarted(error) => {
-            return Some(Failure::crash(&format!("{phase}_failed"), format!("{phase} could not be started: {error}")));
+            return Some(Failure::crash(
+                &format!("{phase}_failed"),
+                format!("{phase} could not be started: {error}"),
+            ));
         }
         End::TimedOut => format!("{phase}_timed_out"),
         // nobody else sends KILL to a trial but the kernel that has no memory left
@@ -279,13 +286,17 @@ fn explain(failure: Failure, log_path: &Path) -> Failure {
     let lines = tail_of(log_path, 40);
     let memory = |line: &String| {
         let line = line.to_lowercase();
-        line.contains("out of memory") || line.contains("out_of_memory") || line.contains("memory allocation of")
+        line.contains("out of memory")
+            || line.contains("out_of_memory")
+            || line.contains("memory allocation of")
     };
     if lines.iter().any(memory) {
         crash.outcome = "out_of_memory".to_owned();
     }
     // a panic's message says more than the backtrace behind it
-    let telling = |line: &&String| line.contains("panicked at") || line.starts_with("error") || line.starts_with("Error");
+    let telling = |line: &&String| {
+        line.contains("panicked at") || line.starts_with("error") || line.starts_with("Error")
+    };
     let last = lines.iter().rev().find(|line| !line.is_empty());
     if let Some(line) = lines.iter().rfind(telling).or(last) {
         crash.reason = format!("{}: {}", crash.reason, plain(line, 160));
@@ -306,7 +317,11 @@ fn believable(fit: Option<&FitFigures>, profile: Profile, seed: u64, wall: Durat
     let most = (budget + grace(budget)).min(wall).as_secs_f64();
     match fit.training_seconds {
         Some(seconds) if seconds > 0.0 && seconds <= most => {}
-        other => return Err(format!("fit.json claims {other:?} seconds of training; at most {most:.1} were possible")),
+        other => {
+            return Err(format!(
+                "fit.json claims {other:?} seconds of training; at most {most:.1} were possible"
+            ));
+        }
     }
     match fit.final_loss {
         Some(loss) if loss.is_finite() => Ok(()),

@@ -43,7 +43,13 @@ impl Session {
             Err(Failure::Crash(crash)) => Err(crash.reason),
             Err(Failure::Stopped) => return Ok(None),
         };
-        self.journal.append(Event::Replicated { trial: n, run: 0, value: now.as_ref().ok().copied(), seconds, counts: false })?;
+        self.journal.append(Event::Replicated {
+            trial: n,
+            run: 0,
+            value: now.as_ref().ok().copied(),
+            seconds,
+            counts: false,
+        })?;
         Ok(Some(Rerun { trial: n, then: record.values.first().copied(), now, seconds }))
     }
 }

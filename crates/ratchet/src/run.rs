@@ -1,1 +1,393 @@
-//! The overnight loop and its stop rules.
+//! The overnight loop: propose, try, keep or reset, until a stop rule says so.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    candidate::{Candidate, FREE_IN_WORKTREE, Refusal, admissible, message, source_of, write_edits},
+    commands::mark,
+    config::{Agent, Fallback, Preset, ProposerKind},
+    error::{Doing, Result},
+    journal::{Event, Status, TrialRecord},
+    progress::{Observer, Progress},
+    proposer::{
+        Brief, Proposal, ProposeError, Proposer, Repair, SourceFile, agent::AgentProposer, knobs::Knobs,
+    },
+    session::Session,
+    stop::{Rules, Watch},
+    trial::{Done, NotReady, Open},
+};
+
+/// Proposals in a row that come to nothing before the fallback takes over.
+const PATIENCE: u32 = 10;
+/// The longest wait for a proposer that is down.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Why it ended.
+    pub reason: String,
+    /// Trials of this run.
+    pub trials: u64,
+    /// Time of this run.
+    pub elapsed: Duration,
+    /// The tag's first keep.
+    pub baseline: Option<TrialRecord>,
+    /// The champion.
+    pub champion: Option<TrialRecord>,
+    /// Keeps, discards and crashes of the tag.
+    pub counts: [usize; 3],
+}
+
+/// How one turn of the loop went.
+enum Turn {
+    Trial(Box<TrialRecord>),
+    Nothing(String),
+    /// The proposer itself failed: it is given time, ever more.
+    Down(String),
+    Exhausted(String),
+    Stopped,
+}
+
+impl Session {
+    /// Runs until a stop rule, a signal or the proposer's end. Always leaves its reason in the journal.
+    pub fn run(
+        &mut self,
+        rules: Rules,
+        kind: Option<ProposerKind>,
+        observer: &mut dyn Observer,
+    ) -> Result<Summary> {
+        let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
+        let mut proposer = self.proposer(kind.unwrap_or(self.task.proposer.kind))?;
+        self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
+        let result = self.run_loop(&mut watch, proposer.as_mut(), observer);
+        let reason = match &result {
+            Ok(reason) => reason.clone(),
+            Err(error) => error.to_string(),
+        };
+        // after an error of the journal itself this fails as well; the first error is the one to show
+        let ended = self.journal.append(Event::RunEnded { at: now(), reason });
+        let reason = result?;
+        ended?;
+        let history = self.history();
+        Ok(Summary {
+            reason,
+            trials: watch.trials,
+            elapsed: watch.elapsed(),
+            baseline: history.baseline().cloned(),
+            champion: history.champion().cloned(),
+            counts: [Status::Keep, Status::Discard, Status::Crash].map(|status| history.count(status)),
+        })
+    }
+
+    fn run_loop(
+        &mut self,
+        watch: &mut Watch,
+        first: &mut dyn Proposer,
+        observer: &mut dyn Observer,
+    ) -> Result<String> {
+        const STOPPED: &str = "stopped by a signal";
+        self.ensure_data(observer)?;
+        if let Some(reason) = watch.reason(self.history().champion().and_then(|record| record.value)) {
+            return Ok(reason);
+        }
+        if self.history().champion().is_none() {
+            if self.ensure_baseline(observer)?.is_none() {
+                return Ok(STOPPED.to_owned());
+            }
+            watch.count_trial(true, false);
+        }
+        let mut fallback: Option<Box<dyn Proposer>> = None;
+        let mut in_vain = 0;
+        let mut wait = Duration::from_secs(1);
+        loop {
+            if self.stop.is_set() {
+                return Ok(STOPPED.to_owned());
+            }
+            if let Some(reason) = watch.reason(self.history().champion().and_then(|record| record.value)) {
+                return Ok(reason);
+            }
+            let proposer = match &mut fallback {
+                Some(proposer) => proposer.as_mut(),
+                None => &mut *first,
+            };
+            let turn = self.turn(watch, proposer, observer)?;
+            let given_up = match turn {
+                Turn::Stopped => return Ok(STOPPED.to_owned()),
+                Turn::Trial(record) => {
+                    watch.count_trial(record.status == Status::Keep, record.status == Status::Crash);
+                    in_vain = 0;
+                    wait = Duration::from_secs(1);
+                    continue;
+                }
+                // the built-in search is never down: what stops it, stops it for good
+                Turn::Down(reason) if proposer.name() == Knobs.name() => Some(reason),
+                Turn::Down(reason) => {
+                    self.no_proposal(proposer.name(), &reason, observer)?;
+                    self.sleep(wait);
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                    in_vain += 1;
+                    None
+                }
+                Turn::Nothing(reason) => {
+                    self.no_proposal(proposer.name(), &reason, observer)?;
+                    in_vain += 1;
+                    None
+                }
+                Turn::Exhausted(reason) => Some(format!("{}: {reason}", proposer.name())),
+            };
+            let given_up = given_up.or_else(|| {
+                (in_vain >= PATIENCE)
+                    .then(|| format!("{in_vain} proposals of {} in a row came to nothing", proposer.name()))
+            });
+            if let Some(reason) = given_up {
+                let other = proposer.name() != Knobs.name();
+                if fallback.is_some() || !other || self.task.proposer.fallback == Fallback::None {
+                    return Ok(reason);
+                }
+                observer.tell(Progress::Note(&format!("{reason}; {} goes on", Knobs.name())));
+                fallback = Some(Box::new(Knobs));
+                in_vain = 0;
+            }
+        }
+    }
+
+    /// One proposal, and the trial that it leads to.
+    fn turn(
+        &mut self,
+        watch: &mut Watch,
+        proposer: &mut dyn Proposer,
+        observer: &mut dyn Observer,
+    ) -> Result<Turn> {
+        observer.tell(Progress::Proposing { proposer: proposer.name() });
+        let candidate = match self.propose(watch, proposer, None)? {
+            Ok(candidate) => candidate,
+            Err(turn) => {
+                self.restore()?;
+                return Ok(turn);
+            }
+        };
+        let mut open = self.begin(candidate, observer)?;
+        self.take_scratch(open.trial)?;
+        let mut round = 0;
+        loop {
+            let (crash, message) = match self.make_ready(&mut open, observer)? {
+                Ok(()) => {
+                    return Ok(match self.finish(open, observer)? {
+                        Done::Closed(record) => Turn::Trial(record),
+                        Done::Stopped => Turn::Stopped,
+                    });
+                }
+                Err(NotReady::Stopped) => {
+                    self.abandon(open)?;
+                    return Ok(Turn::Stopped);
+                }
+                Err(NotReady::Crash(crash, message)) => (crash, message),
+            };
+            round += 1;
+            if round <= self.task.proposer.repairs {
+                match self.repair(watch, proposer, &mut open, round, message, observer)? {
+                    Repaired::Yes => continue,
+                    Repaired::No => {}
+                    Repaired::Stopped => {
+                        self.abandon(open)?;
+                        return Ok(Turn::Stopped);
+                    }
+                }
+            }
+            return Ok(match self.close_crashed(open, crash, observer)? {
+                Done::Closed(record) => Turn::Trial(record),
+                Done::Stopped => Turn::Stopped,
+            });
+        }
+    }
+
+    /// Hands a failed candidate back to its proposer.
+    fn repair(
+        &mut self,
+        watch: &mut Watch,
+        proposer: &mut dyn Proposer,
+        open: &mut Open,
+        round: u32,
+        message: String,
+        observer: &mut dyn Observer,
+    ) -> Result<Repaired> {
+        observer.tell(Progress::Proposing { proposer: proposer.name() });
+        let failed = open.candidate.proposal.clone();
+        match self.propose(watch, proposer, Some(Repair { failed, round, message }))? {
+            Ok(mut candidate) => {
+                if candidate.proposal.description.is_empty() {
+                    candidate.proposal.description = open.candidate.proposal.description.clone();
+                }
+                self.take_scratch(open.trial)?;
+                self.mend(open, candidate)?;
+                Ok(Repaired::Yes)
+            }
+            Err(Turn::Stopped) => Ok(Repaired::Stopped),
+            Err(_) => Ok(Repaired::No),
+        }
+    }
+
+    /// Asks a proposer, and makes a candidate of what stands in the worktree afterwards.
+    fn propose(
+        &mut self,
+        watch: &mut Watch,
+        proposer: &mut dyn Proposer,
+        repair: Option<Repair>,
+    ) -> Result<Result<Candidate, Turn>> {
+        let program = fs::read_to_string(self.state.root().join("program.md")).unwrap_or_default();
+        self.keep_program(&program)?;
+        let champion = self.champion();
+        let parent = self.history().champion().map(|record| record.trial);
+        let files = self.source_files()?;
+        let brief = Brief {
+            program: &program,
+            files: &files,
+            profile: self.setting.profile.map(|profile| profile.name()),
+            metric: &self.task.metric,
+            trials: self.history().trials(),
+            best: self.history().champion(),
+            budget: watch.budget(),
+            seed: proposal_seed(self.tag.as_str(), self.history().attempts()),
+            repair: repair.as_ref(),
+            worktree: self.worktree.path(),
+        };
+        let proposal = match proposer.propose(&brief) {
+            Ok(proposal) => proposal,
+            Err(error) => {
+                return Ok(Err(match error {
+                    ProposeError::Stopped => Turn::Stopped,
+                    ProposeError::Exhausted(reason) => Turn::Exhausted(reason),
+                    ProposeError::Failed(reason) => Turn::Down(reason),
+                    other => Turn::Nothing(other.to_string()),
+                }));
+            }
+        };
+        watch.count_usage(proposal.usage.unwrap_or_default());
+        let refused = |refusal: Refusal| Ok(Err(Turn::Nothing(format!("refused: {refusal}"))));
+        if let Err(refusal) = write_edits(self.worktree.path(), &proposal.edits, self.task.editable())? {
+            return refused(refusal);
+        }
+        let changes =
+            match admissible(self.worktree.changes(champion)?, self.task.editable(), FREE_IN_WORKTREE) {
+                Ok(changes) => changes,
+                Err(refusal) => return refused(refusal),
+            };
+        let commit = self.worktree.commit_changes(&self.repo, champion, &changes, &message(&proposal))?;
+        let (source, lines) = source_of(&self.repo, commit, self.task.editable())?;
+        let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
+        let proposal = describe(proposal, &paths);
+        let proposer = proposer.name().to_owned();
+        let candidate = Candidate { commit, paths, source, lines, parent, proposer, proposal };
+        match self.checked(candidate)? {
+            Ok(candidate) => Ok(Ok(candidate)),
+            Err(refusal) => refused(refusal),
+        }
+    }
+
+    fn source_files(&self) -> Result<Vec<SourceFile>> {
+        let files = self.repo.editable_files(self.champion(), self.task.editable())?;
+        let text = |(path, bytes): (PathBuf, Vec<u8>)| {
+            Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
+        };
+        Ok(files.into_iter().filter_map(text).collect())
+    }
+
+    /// Keeps each version of the human's brief that a proposal was made under.
+    fn keep_program(&self, program: &str) -> Result<()> {
+        if program.is_empty() {
+            return Ok(());
+        }
+        let folder = self.state.briefs();
+        let hash = prepare::manifest::hex(&Sha256::digest(program));
+        let path = folder.join(format!("{}.md", &hash[..16]));
+        if !path.exists() {
+            fs::create_dir_all(&folder).doing("create", &folder)?;
+            fs::write(&path, program).doing("keep the brief as", &path)?;
+        }
+        Ok(())
+    }
+
+    fn no_proposal(&mut self, proposer: &str, reason: &str, observer: &mut dyn Observer) -> Result<()> {
+        observer.tell(Progress::NoProposal { reason });
+        self.journal.append(Event::NoProposal { proposer: proposer.to_owned(), reason: reason.to_owned() })
+    }
+
+    /// Waits, but not when a stop is asked for.
+    fn sleep(&self, wait: Duration) {
+        let until = std::time::Instant::now() + wait;
+        while std::time::Instant::now() < until && !self.stop.is_set() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn proposer(&self, kind: ProposerKind) -> Result<Box<dyn Proposer>> {
+        Ok(match kind {
+            ProposerKind::Knobs => Box::new(Knobs),
+            ProposerKind::Agent => {
+                let preset = Agent { command: None, preset: Some(Preset::Claude), timeout_s: 900 };
+                let agent = self.task.proposer.agent.as_ref().unwrap_or(&preset);
+                let proposer =
+                    AgentProposer::new(agent, self.scratch(), mark(self.state.root()), self.stop.clone());
+                proposer.check()?;
+                Box::new(proposer)
+            }
+        })
+    }
+
+    /// Where a proposer leaves its prompt and answer until the trial has a number.
+    fn scratch(&self) -> PathBuf {
+        self.dir.path().join("proposing")
+    }
+
+    /// Moves prompt and answer to the trial that came of them.
+    fn take_scratch(&self, trial: u64) -> Result<()> {
+        let (from, to) = (self.scratch(), self.dir.trial(trial));
+        for name in ["prompt.md", "answer.log"] {
+            if from.join(name).exists() {
+                move_numbered(&from.join(name), &to, name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves a file into a folder; a second one of that name (a repair's) gets a number.
+fn move_numbered(from: &Path, folder: &Path, name: &str) -> Result<()> {
+    let (stem, extension) = name.split_once('.').unwrap_or((name, "txt"));
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{stem}-{n}.{extension}")));
+    let free = names.map(|name| folder.join(name)).find(|path| !path.exists());
+    let to = free.unwrap_or_else(|| folder.join(name));
+    fs::rename(from, &to).doing("move the proposer's file to", &to)
+}
+
+enum Repaired {
+    Yes,
+    No,
+    Stopped,
+}
+
+/// Fills in a missing description from the paths changed.
+fn describe(mut proposal: Proposal, paths: &[PathBuf]) -> Proposal {
+    if proposal.description.trim().is_empty() {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        proposal.description = format!("edit of {}", names.join(", "));
+    }
+    proposal
+}
+
+/// The proposer's seed: from the tag and the attempt, so that a resumed night goes on as it would have.
+fn proposal_seed(tag: &str, attempt: u64) -> u64 {
+    let hash = Sha256::digest(format!("ratchet proposal {tag} {attempt}"));
+    u64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
+}

@@ -65,7 +65,15 @@ impl RunLog {
             Err(error) => (None, Some(error.to_string())),
         };
         let partial = Default::default();
-        Self { path: path.to_path_buf(), file, broken, written: 0, tail: VecDeque::new(), dropped: 0, partial }
+        Self {
+            path: path.to_path_buf(),
+            file,
+            broken,
+            written: 0,
+            tail: VecDeque::new(),
+            dropped: 0,
+            partial,
+        }
     }
 
     /// Takes in a piece of output.
@@ -259,7 +267,10 @@ mod tests {
 
     #[test]
     fn untrusted_text_cannot_steer_a_terminal_or_a_table() {
-        assert_eq!(plain("a\tb\nc\r\u{1b}[31mred\u{1b}[0m\u{1b}]0;title\u{7}x\u{202e}y\0", 99), "a b c redxy");
+        assert_eq!(
+            plain("a\tb\nc\r\u{1b}[31mred\u{1b}[0m\u{1b}]0;title\u{7}x\u{202e}y\0", 99),
+            "a b c redxy"
+        );
         assert_eq!(plain("abcdef", 3), "abc…");
         assert_eq!(plain("\u{1b}[2J  \n", 9), "");
     }

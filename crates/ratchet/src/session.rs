@@ -69,7 +69,12 @@ pub struct Checkout {
 
 impl Session {
     /// Creates a tag. Exit code 2 when it exists.
-    pub fn init(root: &std::path::Path, asked: &Asked, stop: StopFlag, observer: &mut dyn Observer) -> Result<Self> {
+    pub fn init(
+        root: &std::path::Path,
+        asked: &Asked,
+        stop: StopFlag,
+        observer: &mut dyn Observer,
+    ) -> Result<Self> {
         let (task, repo, state) = parts(root)?;
         let lock = state.lock()?;
         let tag = asked.tag.clone().unwrap_or_else(Tag::today);
@@ -83,7 +88,12 @@ impl Session {
     }
 
     /// Opens the asked, else the current, else today's tag, creating it when it is new.
-    pub fn open(root: &std::path::Path, asked: &Asked, stop: StopFlag, observer: &mut dyn Observer) -> Result<Self> {
+    pub fn open(
+        root: &std::path::Path,
+        asked: &Asked,
+        stop: StopFlag,
+        observer: &mut dyn Observer,
+    ) -> Result<Self> {
         let (task, repo, state) = parts(root)?;
         let lock = state.lock()?;
         let tag = match &asked.tag {
@@ -109,7 +119,11 @@ impl Session {
     ) -> Result<Self> {
         let dir = state.tag(&tag);
         let mut journal = Journal::open(&dir.journal())?;
-        let init = journal.history().init().cloned().ok_or_else(|| Error::internal("the journal has no beginning"))?;
+        let init = journal
+            .history()
+            .init()
+            .cloned()
+            .ok_or_else(|| Error::internal("the journal has no beginning"))?;
         check_contract(&task, &init)?;
         let setting = Setting::choose(&task, asked.profile, Some(&init), observer)?;
         let left = kill_marked(&mark(state.root()).to_string_lossy());
@@ -117,7 +131,8 @@ impl Session {
             observer.tell(Progress::Note(&format!("ended {left} processes that an earlier run left behind")));
         }
         if let Some(trial) = journal.history().open() {
-            observer.tell(Progress::Note(&format!("trial {trial} was interrupted; its number is used again")));
+            observer
+                .tell(Progress::Note(&format!("trial {trial} was interrupted; its number is used again")));
             journal.append(Event::Abandoned { trial, reason: "the driver was ended".into() })?;
         }
         let champion = champion_commit(&repo, journal.history(), &init)?;
@@ -126,9 +141,11 @@ impl Session {
         repo.check_branch(&tag, champion)?;
         let champion_files = repo.files(champion)?;
         if fingerprint::protected(&champion_files, task.editable()) != init.protected {
-            return Err(Error::usage("protected files of the champion are not those that the tag started with")
-                .at(state.root())
-                .hint("start another with --tag"));
+            return Err(Error::usage(
+                "protected files of the champion are not those that the tag started with",
+            )
+            .at(state.root())
+            .hint("start another with --tag"));
         }
         worktree.restore(champion, &champion_files)?;
         save_foreign_results(&state, observer)?;
@@ -208,7 +225,10 @@ impl Session {
         let path = self.dir.checkout();
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Error::internal("not what checkout.json should be").at(&path).because(error).hint("run `ratchet sync`")
+                Error::internal("not what checkout.json should be")
+                    .at(&path)
+                    .because(error)
+                    .hint("run `ratchet sync`")
             }),
             Err(_) => {
                 let base = self.history().init().map(|init| init.base.clone()).unwrap_or_default();
@@ -241,7 +261,10 @@ impl Session {
         let left = self.repo.set_files(self.champion, self.task.editable(), known)?;
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
-            observer.tell(Progress::Note(&format!("{}{more} was edited meanwhile and is left as it is", first.display())));
+            observer.tell(Progress::Note(&format!(
+                "{}{more} was edited meanwhile and is left as it is",
+                first.display()
+            )));
         }
         self.set_checkout(&Checkout { base: self.champion.to_string(), pending: None })
     }
@@ -253,7 +276,14 @@ fn parts(root: &std::path::Path) -> Result<(Task, Repo, State)> {
     Ok((task, repo, State::new(root)))
 }
 
-fn create(task: &Task, repo: &Repo, state: &State, tag: &Tag, asked: &Asked, observer: &mut dyn Observer) -> Result<()> {
+fn create(
+    task: &Task,
+    repo: &Repo,
+    state: &State,
+    tag: &Tag,
+    asked: &Asked,
+    observer: &mut dyn Observer,
+) -> Result<()> {
     let base = repo.head()?;
     let files = repo.files(base)?;
     let tracked: Vec<PathBuf> = files.keys().cloned().collect();
@@ -278,7 +308,11 @@ fn create(task: &Task, repo: &Repo, state: &State, tag: &Tag, asked: &Asked, obs
     let tracked = |kind| kind != ChangeKind::Untracked;
     let protected: Vec<String> = edited
         .iter()
-        .filter(|c| !task.editable().contains(&c.path) && tracked(c.kind) && !EXEMPT.iter().any(|own| c.path.as_os_str() == *own))
+        .filter(|c| {
+            !task.editable().contains(&c.path)
+                && tracked(c.kind)
+                && !EXEMPT.iter().any(|own| c.path.as_os_str() == *own)
+        })
         .map(|change| change.path.display().to_string())
         .collect();
     if !protected.is_empty() {
@@ -301,9 +335,14 @@ fn create(task: &Task, repo: &Repo, state: &State, tag: &Tag, asked: &Asked, obs
 fn check_contract(task: &Task, init: &Init) -> Result<()> {
     for ((section, now), (_, then)) in task.contract().iter().zip(&init.contract) {
         if now != then {
-            return Err(Error::usage(format!("[{section}] has changed since the tag {} was created", init.tag))
-                .at(crate::config::FILE)
-                .hint("values before and after cannot be compared: undo the change, or start another with --tag"));
+            return Err(Error::usage(format!(
+                "[{section}] has changed since the tag {} was created",
+                init.tag
+            ))
+            .at(crate::config::FILE)
+            .hint(
+                "values before and after cannot be compared: undo the change, or start another with --tag",
+            ));
         }
     }
     Ok(())
@@ -329,7 +368,8 @@ fn finish_branch(repo: &Repo, tag: &Tag, history: &History, champion: Oid, init:
 fn save_foreign_results(state: &State, observer: &mut dyn Observer) -> Result<()> {
     let path = state.results();
     let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
-    let ours = text.lines().next().is_some_and(|head| head.contains("\ttrial\t") && head.ends_with("\toutcome"));
+    let ours =
+        text.lines().next().is_some_and(|head| head.contains("\ttrial\t") && head.ends_with("\toutcome"));
     if ours || text.lines().count() < 2 {
         return Ok(());
     }

@@ -44,14 +44,18 @@ struct Data {
 
 /// Whether CUDA code can be built and run here: a device and a compiler.
 pub fn cuda_usable() -> bool {
-    let hidden = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|devices| devices.is_empty() || devices == "-1");
+    let hidden =
+        std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|devices| devices.is_empty() || devices == "-1");
     !hidden && cuda_device_present() && nvcc().is_some()
 }
 
 /// The CUDA compiler: on PATH, or below CUDA's usual roots.
 pub fn nvcc() -> Option<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].iter().filter_map(std::env::var_os);
-    let below = roots.map(PathBuf::from).chain(["/usr/local/cuda".into(), "/opt/cuda".into()]).map(|root| root.join("bin"));
+    let below = roots
+        .map(PathBuf::from)
+        .chain(["/usr/local/cuda".into(), "/opt/cuda".into()])
+        .map(|root| root.join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(below).map(|folder| folder.join("nvcc")).find(|file| file.is_file())
 }
@@ -71,7 +75,12 @@ impl Setting {
     /// Chooses the profile, given what the user asked for and what the tag is fixed to.
     ///
     /// Exit code 2 when they differ. Says in one note why, where nobody asked.
-    pub fn choose(task: &Task, asked: Option<Profile>, fixed: Option<&crate::journal::Init>, observer: &mut dyn Observer) -> Result<Self> {
+    pub fn choose(
+        task: &Task,
+        asked: Option<Profile>,
+        fixed: Option<&crate::journal::Init>,
+        observer: &mut dyn Observer,
+    ) -> Result<Self> {
         let cuda = cuda_usable();
         let device = if cuda { gpu_name().unwrap_or_else(|| "cuda".to_owned()) } else { "cpu".to_owned() };
         let profile = if task.has_profiles() {
@@ -92,15 +101,19 @@ impl Setting {
                 }
             }
         } else if asked.is_some() {
-            return Err(Error::usage("this task has no profiles").hint("leave --profile out, or add a [prepare] section"));
+            return Err(Error::usage("this task has no profiles")
+                .hint("leave --profile out, or add a [prepare] section"));
         } else {
             None
         };
         if let Some(init) = fixed
             && init.device != device
         {
-            return Err(Error::usage(format!("this tag belongs to device {}, but this is {device}", init.device))
-                .hint("values of two devices are never compared: start another with --tag"));
+            return Err(Error::usage(format!(
+                "this tag belongs to device {}, but this is {device}",
+                init.device
+            ))
+            .hint("values of two devices are never compared: start another with --tag"));
         }
         Ok(Self { profile, device, cuda, data: None })
     }
@@ -108,7 +121,13 @@ impl Setting {
     /// Opens the profile's data, preparing it first when it is bundled and missing.
     ///
     /// Exit code 4 names the commands that help.
-    pub fn ensure_data(&mut self, task: &Task, state: &State, stop: &StopFlag, observer: &mut dyn Observer) -> Result<()> {
+    pub fn ensure_data(
+        &mut self,
+        task: &Task,
+        state: &State,
+        stop: &StopFlag,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
         let (Some(profile), Some(step)) = (self.profile, &task.prepare) else { return Ok(()) };
         if self.data.is_some() {
             return Ok(());
@@ -121,13 +140,25 @@ impl Setting {
                 let limit = Duration::from_secs(step.timeout_s);
                 observer.tell(Progress::Note(&format!("preparing the data of {profile}, once")));
                 observer.tell(Progress::Phase { phase: Phase::Prepare, about: None });
-                let command: Vec<String> = step.command.iter().map(|arg| arg.replace("{profile}", profile.name())).collect();
+                let command: Vec<String> =
+                    step.command.iter().map(|arg| arg.replace("{profile}", profile.name())).collect();
                 let path = state.dir().join("prepare.log");
                 let mut log = RunLog::create(&path);
                 let mut env = exec::allowed_env();
                 env.insert(MARK.into(), state.dir().into());
-                env.extend(["RATCHET_CACHE", "CARGO_TARGET_DIR"].iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?))));
-                let spec = Spec { command: &command, dir: state.root().into(), env, stdin: None, limit, log_stdout: true };
+                env.extend(
+                    ["RATCHET_CACHE", "CARGO_TARGET_DIR"]
+                        .iter()
+                        .filter_map(|name| Some((name.into(), std::env::var_os(name)?))),
+                );
+                let spec = Spec {
+                    command: &command,
+                    dir: state.root().into(),
+                    env,
+                    stdin: None,
+                    limit,
+                    log_stdout: true,
+                };
                 let ended = exec::run(spec, &mut log, &mut |_| {}, stop);
                 log.close();
                 if ended.end == End::Stopped {
@@ -135,9 +166,12 @@ impl Setting {
                 }
                 if !ended.end.is_success() {
                     let last = tail_of(&path, 1).pop().unwrap_or_default();
-                    return Err(Error::environment(format!("preparing the data of {profile} failed: the command {} {last}", ended.end))
-                        .at(&path)
-                        .hint(format!("run it by hand: {}", command.join(" "))));
+                    return Err(Error::environment(format!(
+                        "preparing the data of {profile} failed: the command {} {last}",
+                        ended.end
+                    ))
+                    .at(&path)
+                    .hint(format!("run it by hand: {}", command.join(" "))));
                 }
                 Cache::open(profile).map_err(missing)?
             }

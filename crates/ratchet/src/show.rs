@@ -1,1 +1,294 @@
-//! Status, one trial, all trials, for people and tools.
+//! Status, one trial, all trials, for people and tools. Reads only, and takes no lock.
+
+use std::{fmt::Write, path::Path};
+
+use serde::Serialize;
+
+use crate::{
+    config::{Goal, Task},
+    error::{Error, Result},
+    journal::{self, History, Status, TrialRecord},
+    runlog::{plain, tail_of},
+    state::{State, Tag},
+    trial::no_such_trial,
+};
+
+/// `ratchet status --json`; null for what is not there yet.
+#[derive(Debug, Serialize)]
+pub struct StatusReport {
+    /// The task's name.
+    pub task: String,
+    /// The tag in use.
+    pub tag: Option<String>,
+    /// The tag's profile.
+    pub profile: Option<String>,
+    /// The metric's name.
+    pub metric: String,
+    /// Finished trials.
+    pub trials: usize,
+    /// Of these, kept.
+    pub keeps: usize,
+    /// Of these, scored and not kept.
+    pub discards: usize,
+    /// Of these, without a score.
+    pub crashes: usize,
+    /// The champion.
+    pub best: Option<Mark>,
+    /// The first keep.
+    pub baseline: Option<Mark>,
+    /// σ used by the last verdict that had one.
+    pub noise_sigma: Option<f64>,
+    /// Whether a run holds the lock now.
+    pub running: bool,
+    #[serde(skip)]
+    goal: Goal,
+    #[serde(skip)]
+    device: Option<String>,
+    #[serde(skip)]
+    open: Option<u64>,
+    #[serde(skip)]
+    last_stop: Option<String>,
+    #[serde(skip)]
+    pid: Option<u32>,
+}
+
+/// One trial in a status.
+#[derive(Debug, Serialize)]
+pub struct Mark {
+    /// Its number.
+    pub trial: u64,
+    /// Its commit, seven digits.
+    pub commit: Option<String>,
+    /// Its value.
+    pub value: Option<f64>,
+}
+
+impl Mark {
+    fn of(record: &TrialRecord) -> Self {
+        Self { trial: record.trial, commit: record.commit.as_deref().map(short), value: record.value }
+    }
+}
+
+/// Seven digits of a commit.
+pub fn short(commit: &str) -> String {
+    commit.chars().take(7).collect()
+}
+
+/// A tag's history, for reading.
+pub struct View {
+    task: Task,
+    state: State,
+    tag: Option<Tag>,
+    history: History,
+}
+
+impl View {
+    /// The asked, else the current tag; empty when there is none yet.
+    ///
+    /// Exit code 2 for a tag that was asked for and does not exist.
+    pub fn open(root: &Path, asked: Option<Tag>) -> Result<Self> {
+        let task = Task::read(root)?;
+        let state = State::new(root);
+        let tag = match asked {
+            Some(tag) if !state.tag(&tag).journal().exists() => {
+                let known: Vec<String> = state.tags().iter().map(Tag::to_string).collect();
+                let hint = if known.is_empty() {
+                    "there is none yet".into()
+                } else {
+                    format!("there are: {}", known.join(", "))
+                };
+                return Err(Error::usage(format!("there is no tag {tag}")).hint(hint));
+            }
+            Some(tag) => Some(tag),
+            None => state.current()?.filter(|tag| state.tag(tag).journal().exists()),
+        };
+        let history = match &tag {
+            Some(tag) => journal::read(&state.tag(tag).journal())?,
+            None => History::default(),
+        };
+        Ok(Self { task, state, tag, history })
+    }
+
+    /// Where it stands.
+    pub fn status(&self) -> StatusReport {
+        let history = &self.history;
+        let pid = self.state.running();
+        StatusReport {
+            task: self.task.name().to_owned(),
+            tag: self.tag.as_ref().map(Tag::to_string),
+            profile: history.init().and_then(|init| init.profile.clone()),
+            metric: self.task.metric.name.clone(),
+            trials: history.trials().len(),
+            keeps: history.count(Status::Keep),
+            discards: history.count(Status::Discard),
+            crashes: history.count(Status::Crash),
+            best: history.champion().map(Mark::of),
+            baseline: history.baseline().map(Mark::of),
+            noise_sigma: history.trials().iter().rev().find_map(|record| record.verdict.noise.sigma()),
+            running: pid.is_some(),
+            goal: self.task.metric.goal,
+            device: history.init().map(|init| init.device.clone()),
+            open: history.open(),
+            last_stop: history.last_stop().map(str::to_owned),
+            pid,
+        }
+    }
+
+    /// All trials as a table.
+    pub fn log(&self) -> String {
+        let mut text = String::new();
+        let trials = self.history.trials();
+        if trials.is_empty() {
+            return "no trials yet: `ratchet run` starts the loop, `ratchet try -m TEXT` tries one edit\n"
+                .to_owned();
+        }
+        let metric = &self.task.metric.name;
+        let width = metric.len().max(10);
+        let _ = writeln!(
+            text,
+            "{:>5}  {:7}  {:>width$}  {:>10}  {:>7}  {:7}  description",
+            "trial", "status", metric, "delta", "seconds", "commit"
+        );
+        for trial in trials {
+            let value = trial.value.map_or("-".to_owned(), |value| format!("{value:.6}"));
+            let delta = trial.delta.map_or("-".to_owned(), |delta| format!("{delta:+.6}"));
+            let commit = trial.commit.as_deref().map_or("-".to_owned(), short);
+            let _ = writeln!(
+                text,
+                "{:>5}  {:7}  {value:>width$}  {delta:>10}  {:>7.1}  {commit:7}  {}",
+                trial.trial,
+                trial.status.as_str(),
+                trial.seconds,
+                plain(&trial.proposal.description, 100)
+            );
+        }
+        text
+    }
+
+    /// One trial whole.
+    pub fn show(&self, n: u64) -> Result<String> {
+        let Some(tag) = &self.tag else {
+            return Err(Error::usage(format!("there is no trial {n}: no tag exists yet"))
+                .hint("`ratchet run` starts one"));
+        };
+        let record = self.history.trial(n).ok_or_else(|| no_such_trial(n, tag))?;
+        let dir = self.state.tag(tag).trial(n);
+        let metric = &self.task.metric.name;
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "{name:12} {value}");
+        };
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.6}"));
+        line("trial", format!("{n} of {tag}: {}", plain(&record.proposal.description, 300)));
+        line(
+            "verdict",
+            format!(
+                "{} ({}): {}",
+                record.status.as_str(),
+                record.verdict.outcome,
+                plain(&record.verdict.reason, 400)
+            ),
+        );
+        line(metric, number(record.value));
+        if record.values.len() > 1 {
+            line(
+                "runs",
+                record.values.iter().map(|value| format!("{value:.6}")).collect::<Vec<_>>().join("  "),
+            );
+        }
+        line("delta", record.delta.map_or("-".to_owned(), |delta| format!("{delta:+.6}")));
+        let verdict = &record.verdict;
+        let rule = format!("{:?}", verdict.rule).to_lowercase();
+        let needed = verdict.gain_needed.map_or(String::new(), |gain| format!(", gain needed {gain:.6}"));
+        let sigma = verdict
+            .noise
+            .sigma()
+            .map_or("unknown".to_owned(), |sigma| format!("{sigma:.6} ({:?})", verdict.noise.origin()));
+        line("rule", format!("{rule}{needed}, sigma {sigma}"));
+        line("parent", record.parent.map_or("-".to_owned(), |parent| parent.to_string()));
+        line("commit", record.commit.clone().unwrap_or_else(|| "-".to_owned()));
+        line("proposer", plain(&record.proposer, 60));
+        for (name, value) in
+            [("hypothesis", &record.proposal.hypothesis), ("category", &record.proposal.category)]
+        {
+            if !value.is_empty() {
+                line(name, plain(value, 600));
+            }
+        }
+        for change in &record.proposal.changes {
+            line("knob", plain(&format!("{}: {} -> {}", change.name, change.from, change.to), 200));
+        }
+        if let Some(expected) = record.proposal.expected_delta {
+            line("expected", format!("{expected:+.6}"));
+        }
+        line("memory", format!("{:.2} GB", record.memory_gb));
+        line("time", format!("{:.1} s, ended {}", record.seconds, record.ended));
+        line("files", dir.display().to_string());
+        if record.status == Status::Crash {
+            let log = ["run.log", "preflight.log", "build.log"]
+                .map(|name| dir.join(name))
+                .into_iter()
+                .find(|log| log.exists());
+            if let Some(log) = log {
+                let _ = writeln!(text, "\n{} (its end)", log.display());
+                for words in tail_of(&log, 20) {
+                    let _ = writeln!(text, "  | {words}");
+                }
+            }
+        }
+        let patch = std::fs::read(dir.join("diff.patch")).unwrap_or_default();
+        let patch = String::from_utf8_lossy(&patch);
+        if !patch.is_empty() {
+            text.push('\n');
+            for words in patch.lines().take(400) {
+                // a diff keeps its spacing, but nothing in it may steer a terminal
+                let clean: String = words.chars().filter(|c| !c.is_control() || *c == '\t').collect();
+                let _ = writeln!(text, "{clean}");
+            }
+        }
+        Ok(text)
+    }
+}
+
+impl StatusReport {
+    /// For a person.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let Some(tag) = &self.tag else {
+            return format!("task {}: no tag yet; `ratchet run` starts one\n", self.task);
+        };
+        let better = if self.goal == Goal::Minimize { "lower" } else { "higher" };
+        let place = [self.profile.as_deref(), self.device.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ");
+        let _ = writeln!(text, "task      {} on {place}, tag {tag}", self.task);
+        let _ = writeln!(text, "metric    {} ({better} is better)", self.metric);
+        let _ = writeln!(
+            text,
+            "trials    {}: {} kept, {} discarded, {} crashed",
+            self.trials, self.keeps, self.discards, self.crashes
+        );
+        let mark = |mark: &Mark| {
+            let value = mark.value.map_or("-".to_owned(), |value| format!("{value:.6}"));
+            format!("{value}  trial {}, commit {}", mark.trial, mark.commit.as_deref().unwrap_or("-"))
+        };
+        let _ = writeln!(text, "best      {}", self.best.as_ref().map_or("none yet".to_owned(), mark));
+        let _ = writeln!(text, "baseline  {}", self.baseline.as_ref().map_or("none yet".to_owned(), mark));
+        if let Some(sigma) = self.noise_sigma {
+            let _ = writeln!(text, "noise     sigma {sigma:.6}");
+        }
+        let now = match (self.pid, self.open, &self.last_stop) {
+            (Some(pid), Some(trial), _) => format!("running, pid {pid}, in trial {trial}"),
+            (Some(pid), None, _) => format!("running, pid {pid}"),
+            (None, Some(trial), _) => {
+                format!("not running; trial {trial} was interrupted and its number is used again")
+            }
+            (None, None, Some(reason)) => format!("not running; the last run ended: {reason}"),
+            (None, None, None) => "not running".to_owned(),
+        };
+        let _ = writeln!(text, "now       {now}");
+        text
+    }
+}

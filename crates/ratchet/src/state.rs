@@ -62,9 +62,9 @@ impl State {
     pub fn current(&self) -> Result<Option<Tag>> {
         let path = self.dir().join("current");
         match fs::read_to_string(&path) {
-            Ok(text) => Tag::parse(text.trim()).map(Some).map_err(|error| {
-                error.at(&path).hint("name a tag with --tag, or delete this file")
-            }),
+            Ok(text) => Tag::parse(text.trim())
+                .map(Some)
+                .map_err(|error| error.at(&path).hint("name a tag with --tag, or delete this file")),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).doing("read the current tag", &path),
         }
@@ -91,7 +91,13 @@ impl State {
     pub fn lock(&self) -> Result<Lock> {
         self.create()?;
         let path = self.dir().join("lock");
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).doing("open the lock", &path)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .doing("open the lock", &path)?;
         let mut taken = flock(&file, FlockOperation::NonBlockingLockExclusive);
         for _ in 0..5 {
             // `status` holds a shared lock for an instant; that must not look like another run
@@ -107,10 +113,14 @@ impl State {
                 let mut holder = String::new();
                 let _ = file.read_to_string(&mut holder); // only names the holder: worth no second error
                 let holder = holder.trim().to_owned();
-                let who = if holder.is_empty() { "another run".to_owned() } else { format!("another run (pid {holder})") };
-                return Err(Error::new(Kind::Locked, format!("{who} holds the lock"))
-                    .at(&path)
-                    .hint("wait for it, or end it with Ctrl-C or TERM; `ratchet status` shows where it stands"));
+                let who = if holder.is_empty() {
+                    "another run".to_owned()
+                } else {
+                    format!("another run (pid {holder})")
+                };
+                return Err(Error::new(Kind::Locked, format!("{who} holds the lock")).at(&path).hint(
+                    "wait for it, or end it with Ctrl-C or TERM; `ratchet status` shows where it stands",
+                ));
             }
             Err(error) => return Err(std::io::Error::from(error)).doing("take the lock", &path),
         }
@@ -151,8 +161,9 @@ impl Tag {
         if first && all && git && name.len() <= 64 {
             Ok(Self(name.to_owned()))
         } else {
-            Err(Error::usage(format!("{name:?} is no tag name"))
-                .hint("use up to 64 letters, digits, `-`, `_` and single `.`, starting with a letter or digit"))
+            Err(Error::usage(format!("{name:?} is no tag name")).hint(
+                "use up to 64 letters, digits, `-`, `_` and single `.`, starting with a letter or digit",
+            ))
         }
     }
 
@@ -237,8 +248,10 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).doing("write beside", path)?;
     file.write_all(bytes).doing("write", path)?;
     file.as_file().sync_all().doing("sync", path)?;
-    let mode = fs::metadata(path).map_or(0o644, |old| std::os::unix::fs::PermissionsExt::mode(&old.permissions()));
-    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).doing("write", path)?;
+    let mode =
+        fs::metadata(path).map_or(0o644, |old| std::os::unix::fs::PermissionsExt::mode(&old.permissions()));
+    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(mode))
+        .doing("write", path)?;
     file.persist(path).map_err(|error| error.error).doing("replace", path)?;
     File::open(dir).and_then(|dir| dir.sync_all()).doing("sync the folder of", path)
 }
@@ -249,7 +262,9 @@ mod tests {
 
     #[test]
     fn tag_names_cannot_leave_their_folder_or_break_a_ref() {
-        for bad in ["", "..", "a/b", "../x", "-x", ".x", "a..b", "x.lock", "x.", "a b", "a~1", "ü", "a\n", "@{"] {
+        for bad in
+            ["", "..", "a/b", "../x", "-x", ".x", "a..b", "x.lock", "x.", "a b", "a~1", "ü", "a\n", "@{"]
+        {
             assert!(Tag::parse(bad).is_err(), "{bad:?}");
         }
         for good in ["bar", "2026-11-29", "a.b_c-1", "7"] {

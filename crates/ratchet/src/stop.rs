@@ -52,8 +52,11 @@ impl Watch {
         if rules.target.is_some_and(|target| !target.is_finite()) {
             return Err(Error::usage("--target must be a finite number"));
         }
-        let hours = rules.time.map(|time| (began + time, format!("time is up ({:.2} h)", time.as_secs_f64() / 3600.0)));
-        let until = rules.until.map(|until| (began + time_until(&Zoned::now(), until), format!("it is {until}")));
+        let hours = rules
+            .time
+            .map(|time| (began + time, format!("time is up ({:.2} h)", time.as_secs_f64() / 3600.0)));
+        let until =
+            rules.until.map(|until| (began + time_until(&Zoned::now(), until), format!("it is {until}")));
         let deadline = hours.into_iter().chain(until).min_by_key(|(at, _)| *at);
         Ok(Self {
             rules,
@@ -180,7 +183,8 @@ mod tests {
         (0..3).for_each(|_| crashing.count_trial(false, true));
         assert!(crashing.reason(None).unwrap().contains("crashes in a row"));
 
-        let mut paid = watch(Rules { max_tokens: Some(10), max_usd: Some(1.0), ..Rules::default() }, Goal::Minimize);
+        let mut paid =
+            watch(Rules { max_tokens: Some(10), max_usd: Some(1.0), ..Rules::default() }, Goal::Minimize);
         paid.count_usage(Usage { tokens: 4, usd: Some(1.5) });
         assert!(paid.reason(None).unwrap().contains("USD"));
         paid.count_usage(Usage { tokens: 6, usd: None });
@@ -194,8 +198,12 @@ mod tests {
     fn a_target_is_reached_from_the_goals_side() {
         let rules = Rules { target: Some(2.0), ..Rules::default() };
         let reached = |goal, best| watch(rules.clone(), goal).reason(Some(best)).is_some();
-        assert!(reached(Goal::Minimize, 2.0) && reached(Goal::Minimize, 1.0) && !reached(Goal::Minimize, 2.1));
-        assert!(reached(Goal::Maximize, 2.0) && reached(Goal::Maximize, 3.0) && !reached(Goal::Maximize, 1.9));
+        assert!(
+            reached(Goal::Minimize, 2.0) && reached(Goal::Minimize, 1.0) && !reached(Goal::Minimize, 2.1)
+        );
+        assert!(
+            reached(Goal::Maximize, 2.0) && reached(Goal::Maximize, 3.0) && !reached(Goal::Maximize, 1.9)
+        );
         assert!(watch(rules, Goal::Minimize).reason(None).is_none(), "nothing measured yet");
     }
 

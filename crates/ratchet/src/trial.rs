@@ -117,7 +117,11 @@ impl Session {
     }
 
     /// Builds and preflights.
-    pub fn make_ready(&mut self, open: &mut Open, observer: &mut dyn Observer) -> Result<Result<(), NotReady>> {
+    pub fn make_ready(
+        &mut self,
+        open: &mut Open,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<(), NotReady>> {
         let place = self.place(self.dir.trial(open.trial), None, 0);
         if self.task.build.is_some() {
             observer.tell(Progress::Phase { phase: Phase::Build, about: None });
@@ -151,7 +155,8 @@ impl Session {
     /// Ends a trial that has no score.
     pub fn close_crashed(&mut self, open: Open, crash: Crash, observer: &mut dyn Observer) -> Result<Done> {
         let noise = self.noise(None);
-        let verdict = verdict(self.scored_champion().as_ref(), &Outcome::Crashed(crash), &noise, &self.task.accept);
+        let verdict =
+            verdict(self.scored_champion().as_ref(), &Outcome::Crashed(crash), &noise, &self.task.accept);
         self.close(open, verdict, None, Vec::new(), observer)
     }
 
@@ -162,14 +167,22 @@ impl Session {
         Ok(Done::Stopped)
     }
 
-    fn run_at(&mut self, place: Place, open: &Open, observer: &mut dyn Observer) -> Result<Result<Measured, Failure>> {
+    fn run_at(
+        &mut self,
+        place: Place,
+        open: &Open,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Measured, Failure>> {
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
         let measured = bench.run(observer)?;
         let after = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
         Ok(match (measured, difference(&open.before, &after)) {
             (Ok(_), Some(path)) => Err(Failure::Crash(Crash {
                 outcome: "files_changed".to_owned(),
-                reason: format!("the run changed {}, which may only be read while it is measured", path.display()),
+                reason: format!(
+                    "the run changed {}, which may only be read while it is measured",
+                    path.display()
+                ),
             })),
             (measured, _) => measured,
         })
@@ -221,7 +234,11 @@ impl Session {
     }
 
     /// Runs the champion with further seeds until it has `wanted` runs.
-    fn replicate_champion(&mut self, wanted: u32, observer: &mut dyn Observer) -> Result<Result<(), Failure>> {
+    fn replicate_champion(
+        &mut self,
+        wanted: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<(), Failure>> {
         let Some(champion) = self.history().champion().cloned() else { return Ok(Ok(())) };
         for run in champion.values.len() as u32..wanted {
             let dir = self.dir.trial(champion.trial).join("runs").join(run.to_string());
@@ -296,7 +313,8 @@ impl Session {
         let history = self.history();
         let champion = history.champion()?;
         let goal = self.task.metric.goal;
-        let values = history.trials().iter().filter(|record| record.status == Status::Keep).filter_map(|r| r.value);
+        let values =
+            history.trials().iter().filter(|record| record.status == Status::Keep).filter_map(|r| r.value);
         let best = values.reduce(|best, value| if goal.better(value, best) { value } else { best })?;
         let runs = Runs::try_from(champion.values.clone()).ok()?;
         Some(Scored { score: Score { runs, lines: champion.lines, memory_gb: champion.memory_gb }, best })
@@ -310,13 +328,17 @@ impl Session {
             _ => Noise::unknown(),
         };
         let history = self.history();
-        let runs = |record: &TrialRecord| (record.values.len() > 1).then(|| Runs::try_from(record.values.clone()).ok())?;
+        let runs = |record: &TrialRecord| {
+            (record.values.len() > 1).then(|| Runs::try_from(record.values.clone()).ok())?
+        };
         let mut pairs: Vec<(Runs, Runs)> = Vec::new();
         for record in history.trials() {
             let parent = record.parent.and_then(|parent| history.trial(parent));
             pairs.extend(parent.and_then(|parent| Some((runs(record)?, runs(parent)?))));
         }
-        if let (Some(open), Some(champion)) = (open.filter(|open| open.count() > 1), history.champion().and_then(runs)) {
+        if let (Some(open), Some(champion)) =
+            (open.filter(|open| open.count() > 1), history.champion().and_then(runs))
+        {
             pairs.push((open.clone(), champion));
         }
         Noise::estimate(pairs.iter().map(|(mine, other)| Replicates::Pair(mine, other)), stated)
@@ -372,7 +394,11 @@ impl Session {
             self.repo.advance_branch(&self.tag, before, commit)?;
         }
         self.put_away(trial, status)?;
-        if status == Status::Keep { self.set_champion(commit)? } else { self.restore()? }
+        if status == Status::Keep {
+            self.set_champion(commit)?
+        } else {
+            self.restore()?
+        }
         observer.tell(Progress::Ended { record: &record, champion: self.history().champion() });
         Ok(Done::Closed(Box::new(record)))
     }

@@ -64,7 +64,8 @@ pub(super) fn changes(repo: &Repository, tree: &Tree<'_>) -> Result<Vec<Change>>
             }
             Ok(meta) if meta.is_file() => {
                 let executable = std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o100 != 0;
-                let tracks_mode = repo.config().and_then(|config| config.get_bool("core.filemode")).unwrap_or(true);
+                let tracks_mode =
+                    repo.config().and_then(|config| config.get_bool("core.filemode")).unwrap_or(true);
                 let mode = match (tracks_mode, old) {
                     (false, Some(old)) => old.mode,
                     _ if executable => FileMode::BlobExecutable.into(),
@@ -73,7 +74,9 @@ pub(super) fn changes(repo: &Repository, tree: &Tree<'_>) -> Result<Vec<Change>>
                 // through git's filters, so that line endings are stored as the repository wants them
                 Some(Entry { id: repo.blob_path(&full)?, mode })
             }
-            Ok(meta) if meta.is_dir() && old.is_some_and(|old| old.mode == i32::from(FileMode::Commit)) => continue,
+            Ok(meta) if meta.is_dir() && old.is_some_and(|old| old.mode == i32::from(FileMode::Commit)) => {
+                continue;
+            }
             // a folder with a repository of its own inside
             Ok(meta) if meta.is_dir() && full.join(".git").exists() => continue,
             _ => None, // gone, or a socket or the like, which git does not know

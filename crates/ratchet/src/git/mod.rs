@@ -11,7 +11,9 @@ use std::{
 
 pub use changes::{Change, ChangeKind};
 pub use git2::Oid;
-use git2::{ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode, build::CheckoutBuilder};
+use git2::{
+    ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode, build::CheckoutBuilder,
+};
 pub use worktree::Worktree;
 
 use crate::{
@@ -43,20 +45,31 @@ impl Repo {
     /// Opens the repository whose root is `root`. Exit code 2 when there is none.
     pub fn open(root: &Path) -> Result<Self> {
         let repo = Repository::discover(root).map_err(|error| match error.code() {
-            ErrorCode::NotFound => Error::usage("not a git repository").at(root).hint("run `git init` and commit your files first"),
-            ErrorCode::Owner => Error::usage("git does not trust this repository: it belongs to another user")
+            ErrorCode::NotFound => Error::usage("not a git repository")
                 .at(root)
-                .hint(format!("git config --global --add safe.directory {}", root.display())),
+                .hint("run `git init` and commit your files first"),
+            ErrorCode::Owner => {
+                Error::usage("git does not trust this repository: it belongs to another user")
+                    .at(root)
+                    .hint(format!("git config --global --add safe.directory {}", root.display()))
+            }
             _ => Error::usage("cannot open the git repository").at(root).because(error),
         })?;
         let Some(workdir) = repo.workdir().map(Path::to_path_buf) else {
-            return Err(Error::usage("this git repository is bare").at(root).hint("run ratchet in a clone with files"));
+            return Err(Error::usage("this git repository is bare")
+                .at(root)
+                .hint("run ratchet in a clone with files"));
         };
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         if real(&workdir) != real(root) {
-            return Err(Error::usage(format!("a task must be the root of its repository, which is {}", workdir.display()))
-                .at(root)
-                .hint("run there, or give the task a repository of its own: git init && git add . && git commit"));
+            return Err(Error::usage(format!(
+                "a task must be the root of its repository, which is {}",
+                workdir.display()
+            ))
+            .at(root)
+            .hint(
+                "run there, or give the task a repository of its own: git init && git add . && git commit",
+            ));
         }
         Ok(Self { repo, root: root.to_path_buf() })
     }
@@ -74,10 +87,18 @@ impl Repo {
         }
     }
 
+    /// Who commits here, as git is configured; `None` when it is not.
+    pub fn identity(&self) -> Option<String> {
+        let who = self.repo.signature().ok()?;
+        Some(format!("{} <{}>", who.name().ok()?, who.email().ok()?))
+    }
+
     /// The full id of a commit named in the journal.
     pub fn parse(&self, hex: &str) -> Result<Oid> {
         let missing = |error: git2::Error| {
-            Error::internal(format!("commit {hex} of the journal is not in the repository")).at(&self.root).because(error)
+            Error::internal(format!("commit {hex} of the journal is not in the repository"))
+                .at(&self.root)
+                .because(error)
         };
         let id = Oid::from_str(hex).map_err(missing)?;
         self.repo.find_commit(id).map(|commit| commit.id()).map_err(missing)
@@ -126,10 +147,15 @@ impl Repo {
     pub fn create_branch(&self, tag: &Tag, commit: Oid) -> Result<()> {
         self.repo.reference(&tag.branch_ref(), commit, false, "ratchet: init").map(drop).map_err(|error| {
             let hint = match error.code() {
-                ErrorCode::Exists => format!("choose another --tag, or delete it: git branch -D {}", tag.branch()),
+                ErrorCode::Exists => {
+                    format!("choose another --tag, or delete it: git branch -D {}", tag.branch())
+                }
                 _ => "a branch named `ratchet` is in the way: rename it".to_owned(),
             };
-            Error::usage(format!("cannot create the branch {}", tag.branch())).at(&self.root).because(error).hint(hint)
+            Error::usage(format!("cannot create the branch {}", tag.branch()))
+                .at(&self.root)
+                .because(error)
+                .hint(hint)
         })
     }
 
@@ -167,7 +193,11 @@ impl Repo {
     fn branch_moved(&self, tag: &Tag, tip: Option<Oid>, champion: Oid) -> Error {
         let branch = tag.branch();
         let what = match tip {
-            Some(tip) => format!("the branch {branch} stands at {}, but the champion is {}", short(tip), short(champion)),
+            Some(tip) => format!(
+                "the branch {branch} stands at {}, but the champion is {}",
+                short(tip),
+                short(champion)
+            ),
             None => format!("the branch {branch} is gone; the champion is {}", short(champion)),
         };
         Error::usage(what).at(&self.root).hint(format!(
@@ -209,7 +239,8 @@ impl Repo {
 
     /// `mine`, which was made from `base`, applied onto `onto`. `None` when the two conflict.
     pub fn rebase(&self, base: Oid, mine: Oid, onto: Oid, message: &str) -> Result<Option<Oid>> {
-        let mut index = self.repo.merge_trees(&self.tree(base)?, &self.tree(onto)?, &self.tree(mine)?, None)?;
+        let mut index =
+            self.repo.merge_trees(&self.tree(base)?, &self.tree(onto)?, &self.tree(mine)?, None)?;
         if index.has_conflicts() {
             return Ok(None);
         }
@@ -235,7 +266,11 @@ impl Repo {
     pub fn patch(&self, from: Oid, to: Oid) -> Result<Vec<u8>> {
         let mut options = git2::DiffOptions::new();
         options.show_binary(true);
-        let diff = self.repo.diff_tree_to_tree(Some(&self.tree(from)?), Some(&self.tree(to)?), Some(&mut options))?;
+        let diff = self.repo.diff_tree_to_tree(
+            Some(&self.tree(from)?),
+            Some(&self.tree(to)?),
+            Some(&mut options),
+        )?;
         let mut patch = Vec::new();
         diff.print(git2::DiffFormat::Patch, |_, _, line| {
             if matches!(line.origin(), '+' | '-' | ' ') {

@@ -64,7 +64,8 @@ fn a_worktree_is_restored_whole_and_the_users_files_are_not_touched() {
     worktree.restore(head, &files).unwrap();
     assert_eq!(fs::read_to_string(path.join("cand/x")).unwrap(), "1\n");
     assert_eq!(fs::read_to_string(path.join("judge")).unwrap(), "j\n");
-    let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, [".git", ".gitignore", "cand", "judge"]);
     assert_eq!(fs::read_dir(path.join("cand")).unwrap().count(), 1);
@@ -174,10 +175,16 @@ fn a_branch_moved_or_checked_out_is_named_with_its_remedy() {
     let next = repo.commit_changes(head, &repo.changes(head).unwrap(), "c").unwrap();
     repo.advance_branch(&tag(), head, next).unwrap();
     let error = repo.advance_branch(&tag(), head, next).unwrap_err();
-    assert!(error.kind == crate::error::Kind::Usage && error.to_string().contains("git branch -f ratchet/t"), "{error}");
+    assert!(
+        error.kind == crate::error::Kind::Usage && error.to_string().contains("git branch -f ratchet/t"),
+        "{error}"
+    );
     repo.repo.set_head("refs/heads/ratchet/t").unwrap();
     let error = repo.check_branch(&tag(), next).unwrap_err();
-    assert!(error.to_string().contains("is checked out") && error.to_string().contains("git switch"), "{error}");
+    assert!(
+        error.to_string().contains("is checked out") && error.to_string().contains("git switch"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -53,7 +53,10 @@ impl Worktree {
         let mut options = WorktreeAddOptions::new();
         options.reference(Some(&branch));
         user.repo.worktree(&name, path, Some(&options)).map_err(|error| {
-            Error::internal("could not create the worktree").at(path).because(error).hint("see `git worktree list`")
+            Error::internal("could not create the worktree")
+                .at(path)
+                .because(error)
+                .hint("see `git worktree list`")
         })?;
         let repo = Repository::open(path)?;
         // detached at once: the branch must be nobody's checkout, not even ours
@@ -147,7 +150,8 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
     let mut queue = vec![path.to_path_buf()];
     while let Some(folder) = queue.pop() {
-        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).doing("open up", &folder)?;
+        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .doing("open up", &folder)?;
         for entry in fs::read_dir(&folder).doing("list", &folder)?.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 queue.push(entry.path());

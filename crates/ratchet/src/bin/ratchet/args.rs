@@ -1,0 +1,192 @@
+//! The command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use prepare::profile::Profile;
+use ratchet::{config::ProposerKind, session::Asked, state::Tag, stop::Rules};
+
+/// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
+#[derive(Debug, Parser)]
+#[command(name = "ratchet", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Run as if started in DIR
+    #[arg(short = 'C', global = true, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check the task and create the branch ratchet/TAG
+    Init {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// One experiment from the edits now in the working tree
+    Try {
+        /// What the edit does, in one line
+        #[arg(short, long, value_name = "TEXT")]
+        message: String,
+        #[command(flatten)]
+        place: Place,
+        /// Print one JSON line
+        #[arg(long)]
+        json: bool,
+    },
+    /// The loop: propose, try, keep or reset, until a stop rule or Ctrl-C
+    Run {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        stop: StopArgs,
+        /// Who proposes; else as ratchet.toml says
+        #[arg(long, value_name = "KIND")]
+        proposer: Option<Kind>,
+    },
+    /// Bring the working tree's editable files to the champion; edits are saved first
+    Sync {
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// Repeat a trial as it was and compare the values
+    Rerun {
+        /// The trial's number
+        trial: u64,
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// Where it stands
+    Status {
+        #[command(flatten)]
+        tag: TagArg,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// One trial whole: verdict, numbers, log, diff
+    Show {
+        /// The trial's number
+        trial: u64,
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// All trials
+    Log {
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// Check toolchain, GPU, data and task, with a remedy for each failure
+    Doctor {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TagArg {
+    /// The series of trials; default: the current one
+    #[arg(long, value_parser = tag)]
+    pub(crate) tag: Option<Tag>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The series of trials; default: the current one, else today's date
+    #[arg(long, value_parser = tag)]
+    tag: Option<Tag>,
+    /// full, laptop or smoke; default: full where a CUDA device and its data are, else laptop
+    #[arg(long)]
+    profile: Option<Profile>,
+}
+
+impl From<Place> for Asked {
+    fn from(place: Place) -> Self {
+        Self { tag: place.tag, profile: place.profile }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Stop after N trials of this run; the baseline counts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    trials: Option<u64>,
+    /// Stop after H hours
+    #[arg(long, value_name = "H", value_parser = hours)]
+    hours: Option<Duration>,
+    /// Stop at this time of day
+    #[arg(long, value_name = "HH:MM", value_parser = clock)]
+    until: Option<jiff::civil::Time>,
+    /// Stop when the best value reaches X
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    target: Option<f64>,
+    /// Stop after N trials without a keep
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    stall: Option<u64>,
+    /// Stop when proposers have spent N tokens
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+    /// Stop when proposers have spent X US dollars
+    #[arg(long, value_name = "X", value_parser = dollars)]
+    max_usd: Option<f64>,
+}
+
+impl From<StopArgs> for Rules {
+    fn from(args: StopArgs) -> Self {
+        Self {
+            trials: args.trials,
+            time: args.hours,
+            until: args.until,
+            target: args.target,
+            stall: args.stall,
+            max_tokens: args.max_tokens,
+            max_usd: args.max_usd,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    /// The built-in search over marked tunables, offline
+    Knobs,
+    /// The command of [proposer.agent]
+    Agent,
+}
+
+impl From<Kind> for ProposerKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Knobs => Self::Knobs,
+            Kind::Agent => Self::Agent,
+        }
+    }
+}
+
+fn tag(text: &str) -> Result<Tag, String> {
+    Tag::parse(text).map_err(|error| error.to_string())
+}
+
+fn hours(text: &str) -> Result<Duration, String> {
+    let hours: f64 =
+        text.parse().map_err(|_| "must be a number of hours, for example 8 or 0.5".to_owned())?;
+    // ten years: more is a slip, and would not fit the clock
+    if hours > 0.0 && hours < 87_600.0 {
+        Ok(Duration::from_secs_f64(hours * 3600.0))
+    } else {
+        Err("must be more than 0 hours".to_owned())
+    }
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|usd: &f64| usd.is_finite() && *usd >= 0.0)
+        .ok_or_else(|| "must be an amount".to_owned())
+}
+
+fn clock(text: &str) -> Result<jiff::civil::Time, String> {
+    jiff::civil::Time::strptime("%H:%M", text)
+        .map_err(|_| "must be a time of day, for example 07:30".to_owned())
+}

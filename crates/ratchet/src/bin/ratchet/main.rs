@@ -1,0 +1,215 @@
+//! The `ratchet` command: parses, validates, runs.
+
+mod args;
+mod screen;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Result;
+use clap::{Parser, error::ErrorKind};
+use ratchet::{
+    attempt::Tried,
+    config::Task,
+    doctor,
+    error::{Error, Kind},
+    exec::StopFlag,
+    journal::{History, TrialRecord},
+    session::{Asked, Session},
+    show::{View, short},
+};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::{
+    args::{Cli, Command},
+    screen::{Screen, summary},
+};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let _ = error.print(); // nowhere is left to say that the terminal is gone
+            return ExitCode::from(if asked { 0 } else { Kind::Usage.exit_code() });
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("RATCHET_LOG").unwrap_or_else(|_| "off".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let root = match root(cli.dir) {
+        Ok(root) => root,
+        Err(error) => return failed(&error.into()),
+    };
+    match execute(&root, cli.command) {
+        Ok(code) => code,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "ratchet: {error:#}");
+    ExitCode::from(error.downcast_ref::<Error>().map_or(1, |error| error.kind.exit_code()))
+}
+
+fn root(dir: Option<PathBuf>) -> Result<PathBuf, Error> {
+    let dir = dir.unwrap_or_else(|| PathBuf::from("."));
+    std::fs::canonicalize(&dir).map_err(|error| Error::usage("no such folder").at(dir).because(error))
+}
+
+fn execute(root: &Path, command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Init { place } => init(root, &place.into()),
+        Command::Try { message, place, json } => attempt(root, &message, &place.into(), json),
+        Command::Run { place, stop, proposer } => {
+            let (mut session, mut screen) = open(root, &place.into())?;
+            let result = session.run(stop.into(), proposer.map(Into::into), &mut screen);
+            screen.clear();
+            print(&summary(&result?, &session.task.metric.name, session.tag.as_str()))
+        }
+        Command::Sync { tag } => sync(root, Asked { tag: tag.tag, profile: None }),
+        Command::Rerun { trial, tag } => rerun(root, trial, Asked { tag: tag.tag, profile: None }),
+        Command::Status { tag, json } => {
+            let status = View::open(root, tag.tag)?.status();
+            print(&if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
+        }
+        Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
+        Command::Log { tag } => print(&View::open(root, tag.tag)?.log()),
+        Command::Doctor { json } => {
+            let report = doctor::examine(root);
+            print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() })?;
+            let code = if report.is_healthy() { 0 } else { Kind::Environment.exit_code() };
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+/// Standard output; a reader that closed the pipe has read enough.
+fn print(text: &str) -> Result<ExitCode> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The flag that the first Ctrl-C, TERM or hang-up sets; a second one ends the program at once.
+fn stop_flag() -> Result<StopFlag> {
+    let stop = StopFlag::default();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.shared())?;
+        signal_hook::flag::register(signal, stop.shared())?;
+    }
+    Ok(stop)
+}
+
+fn open(root: &Path, asked: &Asked) -> Result<(Session, Screen)> {
+    let mut screen = Screen::new(&Task::read(root)?.metric.name);
+    let session = Session::open(root, asked, stop_flag()?, &mut screen)?;
+    Ok((session, screen))
+}
+
+fn init(root: &Path, asked: &Asked) -> Result<ExitCode> {
+    let mut screen = Screen::new("");
+    let session = Session::init(root, asked, stop_flag()?, &mut screen)?;
+    let tag = &session.tag;
+    print(&format!(
+        "tag {tag}: branch {} at {}\nnext: `ratchet run` for the loop, or edit and `ratchet try -m TEXT`\n",
+        tag.branch(),
+        short(&session.champion().to_string())
+    ))
+}
+
+fn attempt(root: &Path, message: &str, asked: &Asked, json: bool) -> Result<ExitCode> {
+    let tried = open(root, asked).and_then(|(mut session, mut screen)| {
+        let tried = session.attempt(message, &mut screen);
+        screen.clear();
+        Ok((tried?, session))
+    });
+    let (tried, session) = match tried {
+        Ok(done) => done,
+        Err(error) => {
+            if json && error.downcast_ref::<Error>().is_some_and(|error| error.kind == Kind::Refused) {
+                print(&format!(
+                    "{}\n",
+                    json!({ "trial": null, "status": "refused", "reason": error.to_string() })
+                ))?;
+            }
+            return Err(error);
+        }
+    };
+    let Tried::Trial(record) = tried else {
+        return Err(Error::internal(
+            "stopped by a signal: nothing is recorded, and your edit stands as it was",
+        )
+        .into());
+    };
+    let metric = &session.task.metric.name;
+    if json {
+        print(&verdict_json(&record, session.history(), metric))
+    } else {
+        print(&verdict_text(&record, metric))
+    }
+}
+
+fn verdict_json(record: &TrialRecord, history: &History, metric: &str) -> String {
+    let line = json!({
+        "trial": record.trial,
+        "status": record.status,
+        "outcome": record.verdict.outcome,
+        "reason": record.verdict.reason,
+        "metric": metric,
+        "value": record.value,
+        "best_value": history.champion().and_then(|champion| champion.value),
+        "delta": record.delta,
+        "memory_gb": record.memory_gb,
+        "commit": record.commit.as_deref().map(short),
+        "seconds": record.seconds,
+    });
+    format!("{line}\n")
+}
+
+fn verdict_text(record: &TrialRecord, metric: &str) -> String {
+    let value = record.value.map_or(String::new(), |value| format!(", {metric} {value:.6}"));
+    format!("trial {}: {}{value}: {}\n", record.trial, record.status.as_str(), record.verdict.reason)
+}
+
+fn sync(root: &Path, asked: Asked) -> Result<ExitCode> {
+    let (session, mut screen) = open(root, &asked)?;
+    let saved = session.sync(&mut screen)?;
+    screen.clear();
+    let mut text = String::new();
+    if let Some(saved) = saved {
+        text += &format!(
+            "your edits ({} files) are saved: {} and {}\n",
+            saved.files,
+            saved.patch.display(),
+            saved.reference
+        );
+    }
+    let champion = short(&session.champion().to_string());
+    text += &format!("the editable files are those of the champion, {champion}\n");
+    print(&text)
+}
+
+fn rerun(root: &Path, trial: u64, asked: Asked) -> Result<ExitCode> {
+    let (mut session, mut screen) = open(root, &asked)?;
+    let rerun = session.rerun(trial, &mut screen);
+    screen.clear();
+    let Some(rerun) = rerun? else {
+        return Err(Error::internal("stopped by a signal").into());
+    };
+    let metric = &session.task.metric.name;
+    let then = rerun.then.map_or("a crash".to_owned(), |value| format!("{value:.6}"));
+    let now = match &rerun.now {
+        Ok(value) => format!("{value:.6}"),
+        Err(reason) => format!("a crash ({reason})"),
+    };
+    let change = match (rerun.then, &rerun.now) {
+        (Some(then), Ok(now)) => format!(", difference {:+.6}", now - then),
+        _ => String::new(),
+    };
+    print(&format!("trial {trial}: {metric} was {then}, is {now}{change} ({:.1} s)\n", rerun.seconds))
+}

@@ -1,0 +1,169 @@
+//! Progress for a person: a moving line on a terminal, plain lines elsewhere. All on stderr.
+
+use std::{
+    io::{IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ratchet::{
+    journal::{Status, TrialRecord},
+    progress::{Observer, Phase, Progress},
+    run::Summary,
+    runlog::plain,
+    show::short,
+};
+
+/// Where progress is shown.
+pub(crate) struct Screen {
+    metric: String,
+    bar: Option<ProgressBar>,
+    colour: bool,
+    phase: Option<(Phase, Instant)>,
+    spent: Vec<(Phase, Duration)>,
+    failures: u32,
+}
+
+impl Screen {
+    /// For a task whose metric has this name.
+    pub(crate) fn new(metric: &str) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            metric: metric.to_owned(),
+            bar: terminal.then(ProgressBar::new_spinner),
+            colour,
+            phase: None,
+            spent: Vec::new(),
+            failures: 0,
+        }
+    }
+
+    /// One line that stays.
+    pub(crate) fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => {
+                // a reader that went away must not end a night
+                let _ = writeln!(std::io::stderr(), "{text}");
+            }
+        }
+    }
+
+    fn painted(&self, code: &str, text: &str) -> String {
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn spin(&self, text: String, about: Option<Duration>) {
+        let Some(bar) = &self.bar else { return };
+        let limit = about.map_or(String::new(), |about| format!(" of {} s", about.as_secs()));
+        let template = format!("{{spinner}} {{msg}} {{elapsed}}{limit}");
+        bar.set_style(
+            ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_spinner()),
+        );
+        bar.reset_elapsed();
+        bar.set_message(text);
+        bar.enable_steady_tick(Duration::from_millis(100));
+    }
+
+    fn end_phase(&mut self) {
+        if let Some((phase, began)) = self.phase.take() {
+            self.spent.push((phase, began.elapsed()));
+        }
+    }
+
+    /// Takes the moving line away.
+    pub(crate) fn clear(&mut self) {
+        self.end_phase();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn ended(&mut self, record: &TrialRecord, champion: Option<&TrialRecord>) {
+        self.clear();
+        let mut phases: Vec<(Phase, Duration)> = Vec::new();
+        for (phase, time) in self.spent.drain(..) {
+            match phases.iter_mut().find(|(known, _)| *known == phase) {
+                Some((_, sum)) => *sum += time,
+                None => phases.push((phase, time)),
+            }
+        }
+        let times: Vec<String> =
+            phases.iter().map(|(phase, time)| format!("{phase} {:.1} s", time.as_secs_f64())).collect();
+        let word = match record.status {
+            Status::Keep => self.painted("32", "keep"),
+            Status::Discard => "discard".to_owned(),
+            Status::Crash => self.painted("31", "crash"),
+        };
+        let value = record.value.map_or(String::new(), |value| format!("  {} {value:.6}", self.metric));
+        let best = champion
+            .and_then(|champion| champion.value)
+            .map_or(String::new(), |best| format!("  best {best:.6}"));
+        self.line(&format!(
+            "  {word}{value}{best}  {}",
+            self.painted("2", &format!("({})", times.join(", ")))
+        ));
+        self.line(&format!("  {}", plain(&record.verdict.reason, 300)));
+    }
+}
+
+impl Observer for Screen {
+    fn tell(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::Note(text) => self.line(&format!("{} {text}", self.painted("33", "note:"))),
+            Progress::Proposing { proposer } => self.spin(format!("{proposer} proposes"), None),
+            Progress::NoProposal { reason } => {
+                self.failures += 1;
+                self.line(&format!("  no proposal: {}", plain(reason, 300)));
+            }
+            Progress::Started { trial, proposer, description } => {
+                self.spent.clear();
+                let by = if description == proposer { String::new() } else { format!("  [{proposer}]") };
+                self.line(&format!("{} {description}{by}", self.painted("1", &format!("trial {trial}"))));
+            }
+            Progress::Phase { phase, about } => {
+                self.end_phase();
+                self.phase = Some((phase, Instant::now()));
+                self.spin(phase.to_string(), about);
+                // where nothing moves, a long phase says that it has begun
+                if self.bar.is_none()
+                    && (about.is_some_and(|about| about.as_secs() >= 10)
+                        || phase == Phase::Build
+                        || phase == Phase::Prepare)
+                {
+                    self.line(&format!(
+                        "  {phase}{}",
+                        about.map_or(String::new(), |about| format!(", {} s", about.as_secs()))
+                    ));
+                }
+            }
+            Progress::Ended { record, champion } => self.ended(record, champion),
+        }
+    }
+}
+
+/// What a run came to, and how to read on.
+pub(crate) fn summary(summary: &Summary, metric: &str, tag: &str) -> String {
+    let [keeps, discards, crashes] = summary.counts;
+    let minutes = summary.elapsed.as_secs_f64() / 60.0;
+    let mut text = format!(
+        "\nended: {}\n{} trials in {minutes:.1} min; tag {tag} now has {keeps} kept, {discards} discarded, {crashes} crashed\n",
+        summary.reason, summary.trials
+    );
+    if let (Some(baseline), Some(champion)) = (&summary.baseline, &summary.champion) {
+        let value = |record: &TrialRecord| record.value.map_or("-".to_owned(), |value| format!("{value:.6}"));
+        text += &format!(
+            "{metric}: baseline {}, best {} (trial {}, commit {})\n",
+            value(baseline),
+            value(champion),
+            champion.trial,
+            champion.commit.as_deref().map_or("-".to_owned(), short)
+        );
+    }
+    text += &format!(
+        "read on: results.tsv; ratchet log; ratchet show N; git log -p ratchet/{tag}\n\
+         your files are as they were: ratchet sync brings the champion's into them\n"
+    );
+    text
+}

@@ -1,2 +1,0 @@
-//! The `ratchet` command.
-fn main() {}
