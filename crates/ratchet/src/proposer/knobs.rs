@@ -20,6 +20,7 @@ mod history;
 mod marker;
 mod scale;
 mod search;
+mod surface;
 #[cfg(test)]
 mod tests;
 

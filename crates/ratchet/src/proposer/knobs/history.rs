@@ -33,8 +33,9 @@ pub(super) struct Axis {
     worn: [bool; 2],
     /// Whether every loss since then was too small to tell from noise.
     flat: bool,
-    /// Trials that moved this knob alone or with others, and what their keeps gained in all.
-    trials: u32,
+    /// Trials that moved this knob, alone or with others.
+    pub(super) trials: u32,
+    /// What their keeps gained in all.
     gained: f64,
 }
 

@@ -202,11 +202,11 @@ impl Scale {
             }
             Self::Choice(_) => return None,
         };
+        // − 0 is no value a person would write, hence the + 0.
         if whole {
             let (lo, hi) = (lo.ceil(), hi.floor());
-            return (lo <= hi).then(|| form.write(exact.round().clamp(lo, hi)));
+            return (lo <= hi).then(|| form.write(exact.round().clamp(lo, hi) + 0.0));
         }
-        // − 0 is no value a person would write.
         Some(form.write(rounded.clamp(lo, hi) + 0.0))
     }
 

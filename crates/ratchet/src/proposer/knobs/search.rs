@@ -11,6 +11,7 @@ use super::{
     history::{FINEST_STEP, GROW, History},
     marker::Knob,
     scale::Scale,
+    surface,
 };
 
 /// New texts of knobs, by index.
@@ -51,6 +52,7 @@ impl Search<'_> {
         None.or_else(|| self.acceptable(self.onward()))
             .or_else(|| self.acceptable(self.parabola()))
             .or_else(|| self.acceptable(self.pattern()))
+            .or_else(|| self.acceptable((since % 3 == 1).then(|| self.valley()).flatten()))
             .or_else(|| {
                 self.acceptable((stalled && since.is_multiple_of(3)).then(|| self.leap(rng)).flatten())
             })
@@ -143,6 +145,34 @@ impl Search<'_> {
         }
         let to = moved.iter().filter_map(|axis| self.shifted(*axis, sum[*axis])).collect();
         Some(Move { to, why: "the last keeps together point this way".to_owned() })
+    }
+
+    /// The lowest point within reach of a surface through the trials of the knobs moved most.
+    fn valley(&self) -> Option<Move> {
+        let (champion, axes) = (&self.history.champion, &self.history.axes);
+        let mut moved: Vec<usize> =
+            (0..axes.len()).filter(|axis| self.ordered(*axis) && axes[*axis].trials > 0).collect();
+        moved.sort_by_key(|axis| std::cmp::Reverse(axes[*axis].trials));
+        while moved.len() > 1 {
+            let alike =
+                |at: &[f64]| (0..at.len()).all(|k| moved.contains(&k) || (at[k] - champion[k]).abs() < 1e-9);
+            let part = |at: &[f64]| moved.iter().map(|axis| at[*axis]).collect::<Vec<f64>>();
+            let scored = self.history.probes.iter().filter_map(|probe| Some((&probe.at, probe.loss?)));
+            let points: Vec<_> =
+                scored.filter(|(at, _)| alike(at)).map(|(at, loss)| (part(at), loss)).collect();
+            if points.len() > surface::terms(moved.len()) {
+                let reach: Vec<f64> = moved.iter().map(|axis| (2.0 * axes[*axis].step).max(0.1)).collect();
+                let found = surface::lowest(&points, &part(champion), &reach)?;
+                let to = moved.iter().zip(found).filter_map(|(axis, at)| self.placed(*axis, at)).collect();
+                let why = format!(
+                    "the lowest point near the champion of a surface through {} trials",
+                    points.len()
+                );
+                return Some(Move { to, why });
+            }
+            moved.pop();
+        }
+        None
     }
 
     /// One knob up or down by its own step, the least often failed first.

@@ -186,7 +186,7 @@ fn square(x: f64) -> f64 {
 }
 
 /// Name, trials, the factor by which the search has to beat random, landscape. Each has its optimum, of loss 0, away from the start.
-static LANDSCAPES: [(&str, usize, f64, Landscape); 8] = [
+static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     ("one", 15, 100.0, Landscape { text: ONE, loss: |x| Some(square(x[0] - 3.0)), sigma: 0.0 }),
     ("one, noisy", 30, 1.0, Landscape { text: ONE, loss: |x| Some(square(x[0] - 3.0)), sigma: 2.0 }),
     ("log", 20, 20.0, Landscape { text: LOG, loss: |x| Some(square((x[0] / 0.13).ln())), sigma: 0.1 }),
@@ -262,6 +262,35 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 8] = [
                 (b < 7.0).then(|| square(a - 0.02f64.ln()) + square(b - 6.0))
             },
             sigma: 0.05,
+        },
+    ),
+    (
+        "kinks, no parabola anywhere",
+        60,
+        3.0,
+        Landscape {
+            text: "a = 8.0 # knob: lin -10..10\nb = -9.0 # knob: lin -10..10\nc = 0.5 # knob: log 0.001..1\nd = 30 # knob: int 0..40\n",
+            loss: |x| {
+                Some(
+                    (x[0] + 2.0).abs()
+                        + 2.0 * (x[1] - x[0]).abs()
+                        + (x[2] / 0.02).ln().abs()
+                        + 0.2 * (x[3] - 11.0).abs(),
+                )
+            },
+            sigma: 0.0,
+        },
+    ),
+    (
+        "ripples with many bottoms",
+        60,
+        1.0,
+        Landscape {
+            text: "a = 8.0 # knob: lin -10..10\nb = -9.0 # knob: lin -10..10\n",
+            loss: |x| {
+                Some(x.iter().map(|x| square(x - 1.0) / 5.0 + 2.0 - 2.0 * (2.0 * (x - 1.0)).cos()).sum())
+            },
+            sigma: 0.0,
         },
     ),
 ];
@@ -368,7 +397,7 @@ fn crashed_regions_are_avoided() {
             night.trials.iter().filter(|trial| trial.status == Status::Crash).count()
         })
         .sum();
-    assert!(crashes < 21 * trials / 10, "{crashes} crashes in {} trials", 21 * trials);
+    assert!(crashes < 21 * trials / 8, "{crashes} crashes in {} trials", 21 * trials);
 }
 
 #[test]
