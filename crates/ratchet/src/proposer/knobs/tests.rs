@@ -205,7 +205,7 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     (
         "ill-conditioned",
         60,
-        4.0,
+        100.0,
         Landscape {
             text: SIX,
             loss: |x| {
@@ -224,7 +224,7 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     (
         "ill-conditioned, noisy",
         80,
-        2.0,
+        5.0,
         Landscape {
             text: SIX,
             loss: |x| {
@@ -243,7 +243,7 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     (
         "a narrow diagonal valley",
         60,
-        1.0,
+        100.0,
         Landscape {
             text: "a = 8.0 # knob: lin -10..10\nb = 8.0 # knob: lin -10..10\n",
             loss: |x| Some(50.0 * square(x[0] - x[1]) + square(x[0] + x[1])),
@@ -253,7 +253,7 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     (
         "a crash ridge beside the optimum",
         40,
-        10.0,
+        50.0,
         Landscape {
             text: "a = 0.5 # knob: log 0.001..1\nb = 4 # knob: pow2 1..1024\n",
             loss: |x| {
@@ -267,7 +267,7 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     (
         "kinks, no parabola anywhere",
         60,
-        3.0,
+        1.2,
         Landscape {
             text: "a = 8.0 # knob: lin -10..10\nb = -9.0 # knob: lin -10..10\nc = 0.5 # knob: log 0.001..1\nd = 30 # knob: int 0..40\n",
             loss: |x| {
@@ -284,7 +284,7 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     (
         "ripples with many bottoms",
         60,
-        1.0,
+        10.0,
         Landscape {
             text: "a = 8.0 # knob: lin -10..10\nb = -9.0 # knob: lin -10..10\n",
             loss: |x| {
