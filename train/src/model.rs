@@ -294,7 +294,8 @@ impl Gpt {
     /// ids: (B, T) u32 → logits (B, T, V) f32.
     pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let logits = self.trunk(&Tape::no_grad(), ids)?.linear(&self.head)?.value().to_dtype(DType::F32)?;
-        (logits / LOGIT_CAP)?.tanh()? * LOGIT_CAP
+        kernels::soft_cap::assign(&logits, LOGIT_CAP)?;
+        Ok(logits)
     }
 
     /// What the summary reports. FLOPs: 6 a matrix weight, and what attention multiplies.

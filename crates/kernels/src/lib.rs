@@ -17,6 +17,7 @@
 //! | [`attention`] | causal, sliding window, grouped queries |
 //! | [`relu_squared`] | max(x, 0)² |
 //! | [`head`] | logits, soft cap, cross-entropy, in chunks |
+//! | [`soft_cap`] | cap·tanh(z/cap), in place |
 //! | [`accumulate`] | y += x |
 //! | [`adamw`], [`muon`] | updates in place |
 
@@ -32,6 +33,7 @@ pub mod muon;
 pub mod relu_squared;
 pub mod rms_norm;
 pub mod rope_norm;
+pub mod soft_cap;
 
 mod composed;
 mod gemm;
