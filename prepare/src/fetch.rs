@@ -162,13 +162,14 @@ impl<'a> Fetcher<'a> {
         let task = self.progress.start(name, None, Unit::Bytes);
         let mut whys = Vec::new();
         for base in self.base_urls {
-            match self.mirror(&format!("{}/{name}", base.trim_end_matches('/')), &place, &*task) {
+            let url = format!("{}/{name}", base.trim_end_matches('/'));
+            match self.mirror(&url, &place, &*task) {
                 Ok(()) => return Ok(()),
                 Err(Failure::Local(why)) => {
                     self.stop.store(true, Ordering::Relaxed);
                     return Err(why);
                 }
-                Err(Failure::Absent(why) | Failure::Passing(why, _)) => whys.push(why),
+                Err(Failure::Absent(why) | Failure::Passing(why, _)) => whys.push(format!("{why} ({url})")),
             }
         }
         Err(whys.join(", "))
@@ -237,7 +238,7 @@ impl<'a> Fetcher<'a> {
             StatusCode::RANGE_NOT_SATISFIABLE if have > 0 => {
                 return Err(restart(&partial, "the partial file is not part of the server's"));
             }
-            status => return Err(refusal(status, response.headers(), url)),
+            status => return Err(refusal(status, response.headers())),
         };
         let part = Part { url: url.to_owned(), total, validator: validator(response.headers()) };
         let expected = self.announced_sha256(&response, url);
@@ -345,8 +346,8 @@ fn network(e: &ureq::Error) -> String {
 }
 
 /// 429, 408 and server errors pass; any other refusal is final.
-fn refusal(status: StatusCode, headers: &HeaderMap, url: &str) -> Failure {
-    let why = format!("HTTP {} from {url}", status.as_u16());
+fn refusal(status: StatusCode, headers: &HeaderMap) -> Failure {
+    let why = format!("HTTP {}", status.as_u16());
     let passing = status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::REQUEST_TIMEOUT;

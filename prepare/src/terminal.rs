@@ -27,7 +27,7 @@ impl Progress for Terminal {
             Unit::Bytes => "{bytes}/{total_bytes} {bytes_per_sec} {eta}",
             Unit::Documents => "{pos}/{len} documents",
         };
-        let template = format!("{{msg:26}} [{{bar:30}}] {amount}");
+        let template = format!("{{msg:28}} [{{bar:30}}] {amount}");
         let style = ProgressStyle::with_template(&template).expect("the templates are constants");
         let bar = bars.add(ProgressBar::new(total.unwrap_or(0)).with_style(style.progress_chars("=> ")));
         bar.set_message(what.to_owned());
