@@ -79,7 +79,7 @@ fn five_hundred_trials_leave_nothing_behind() {
     let mut best = f64::INFINITY;
     for row in rows.iter().filter(|row| row["status"] == "keep") {
         let value: f64 = row["loss"].parse().unwrap();
-        assert!(value < best);
+        assert!(value <= best); // as printed: gains below a millionth are gains
         best = value;
     }
     assert!(best < 1.005, "the optimum is 1, the night ended at {best}");

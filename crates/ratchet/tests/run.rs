@@ -86,6 +86,7 @@ fn best_falls_with_every_keep_and_a_restart_does_not_forget_it() {
     }
     // A restart's first result replaces the best only when it is better.
     let before = toy.status()["best"].clone();
+    toy.exits(0, &["sync"]);
     toy.set("-19");
     assert_eq!(toy.exits(0, &["try", "-m", "bad", "--json"]).json()["status"], "discard");
     assert_eq!(toy.status()["best"], before);

@@ -298,11 +298,14 @@ impl Ran {
         serde_json::from_str(self.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
 
-    /// Whether the last words for a person are one line that contains all of these.
+    /// Whether what it told a person contains all of these words, and no panic.
     #[track_caller]
     pub(crate) fn says(&self, words: &[&str]) -> &Self {
-        let missing: Vec<_> = words.iter().filter(|word| !self.stderr.contains(**word)).collect();
-        assert!(missing.is_empty(), "stderr lacks {missing:?}: {}", self.stderr);
+        let missing: Vec<_> = words
+            .iter()
+            .filter(|word| !self.stderr.contains(**word) && !self.stdout.contains(**word))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?} was not said: {}{}", self.stderr, self.stdout);
         assert!(!self.stderr.contains("panicked at"), "{}", self.stderr);
         self
     }
