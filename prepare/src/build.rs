@@ -116,8 +116,11 @@ pub fn prepare(profile: Profile, options: &Options, progress: &dyn Progress) -> 
     match current(&root, profile, options) {
         Ok(Some(cache)) => return Ok(Prepared { cache, fresh: false }),
         Ok(None) | Err(CacheError::NotPrepared { .. }) => {}
-        Err(why @ (CacheError::Stale { .. } | CacheError::Damaged { .. })) => {
-            progress.say(&format!("preparing {profile} again: {why}"));
+        Err(CacheError::Stale { .. }) => {
+            progress.say(&format!("{profile} was prepared by another recipe; preparing it again"));
+        }
+        Err(CacheError::Damaged { path, why, .. }) => {
+            progress.say(&format!("{}: {why}; preparing {profile} again", path.display()));
         }
         Err(why @ (CacheError::Io { .. } | CacheError::NoRoot)) => return Err(why.into()),
     }
