@@ -7,7 +7,7 @@ use crate::composed::{fast_or, gradients, widen};
 use crate::gemm::{Matrix, Parallelism, add_product, set_product};
 use crate::panel::Panel;
 use crate::real::Real;
-use crate::rows::{dot, fold, vectorized};
+use crate::rows::{dot, largest, replace_and_sum, vectorized};
 use crate::storage::{elements, tensor};
 use candle_core::{D, Result, Tensor, bail};
 use rayon::prelude::*;
@@ -207,8 +207,10 @@ fn attend<T: Real>(
                 row[reach.end..].fill(T::ZERO);
                 let row = &mut row[reach];
                 let highest = largest(row);
-                row.iter_mut().for_each(|x| *x = (*x - highest).exponential());
-                let sum = sum(row);
+                let sum = replace_and_sum(row, |x| {
+                    let e = (x - highest).exponential();
+                    (e, e)
+                });
                 let inverse = T::ONE / sum;
                 row.iter_mut().for_each(|x| *x *= inverse);
                 sums.row(i - queries.start)[0] = highest + T::of_f64(sum.wide().ln());
@@ -233,38 +235,6 @@ fn make_product<T: Real>(
     set_product(Panel::new(&mut buffer.spare_capacity_mut()[..n], cols), scale, a, b, Parallelism::None);
     // SAFETY: the product wrote all n elements of the panel.
     unsafe { buffer.set_len(n) };
-}
-
-/// The largest element; NaN is skipped, and comes back in the sum of exponentials.
-#[inline(always)]
-fn largest<T: Real>(row: &[T]) -> T {
-    let mut lanes = [row[0]; 32];
-    let blocks = row.chunks_exact(32);
-    for (i, &x) in blocks.remainder().iter().enumerate() {
-        lanes[i] = lanes[i].larger(x);
-    }
-    for block in blocks {
-        for i in 0..32 {
-            lanes[i] = lanes[i].larger(block[i]);
-        }
-    }
-    fold(lanes, T::larger)
-}
-
-/// Σ row, in a fixed order.
-#[inline(always)]
-fn sum<T: Real>(row: &[T]) -> T {
-    let mut lanes = [T::ZERO; 32];
-    let blocks = row.chunks_exact(32);
-    for (i, &x) in blocks.remainder().iter().enumerate() {
-        lanes[i] += x;
-    }
-    for block in blocks {
-        for i in 0..32 {
-            lanes[i] += block[i];
-        }
-    }
-    fold(lanes, |a, b| a + b)
 }
 
 fn cpu_backward<T: Real>(s: Sizes, [q, k, v, out, d_out]: [&Tensor; 5], sums: &Tensor) -> Result<Gradients> {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 /// The op as a composition of differentiable candle ops; shapes as in [`forward`].
 pub fn reference(w: &Tensor, ids: &Tensor) -> Result<Tensor> {
-    w.index_select(&ids.flatten_all()?, 0)?.reshape(with_width(ids, w.dim(1)?))
+    w.contiguous()?.index_select(&ids.flatten_all()?, 0)?.reshape(with_width(ids, w.dim(1)?))
 }
 
 /// w: (V, C), ids: (…) u32, all below V → (…, C).

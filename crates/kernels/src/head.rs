@@ -7,7 +7,7 @@ use crate::composed::{fast_or, widen};
 use crate::gemm::{ALL_THREADS, Matrix, add_product, set_product};
 use crate::panel::Panel;
 use crate::real::Real;
-use crate::rows::{fold, vectorized};
+use crate::rows::{largest, replace_and_sum, vectorized};
 use crate::storage::{apart, elements, modify, overwrite, tensor};
 use candle_core::{D, DType, Result, Tensor, Var, bail};
 use rayon::prelude::*;
@@ -176,12 +176,12 @@ impl<T: Real> Pass<'_, T> {
                 let highest = self.capped(largest(row)).0;
                 let (right, slope) = self.capped(row[target]);
                 let sum = match (self.cap, weight) {
-                    (Some(_), Some(_)) => exponentials(row, |z| {
+                    (Some(_), Some(_)) => replace_and_sum(row, |z| {
                         let (z, slope) = self.capped(z);
                         let e = (z - highest).exponential();
                         (e * slope, e)
                     }),
-                    _ => exponentials(row, |z| {
+                    _ => replace_and_sum(row, |z| {
                         let e = (self.capped(z).0 - highest).exponential();
                         (e, e)
                     }),
@@ -208,40 +208,4 @@ impl<T: Real> Pass<'_, T> {
             }
         }
     }
-}
-
-/// Replaces each z of the row by the first that `f` makes of it and sums the second, in a fixed order.
-#[inline(always)]
-fn exponentials<T: Real>(row: &mut [T], f: impl Fn(T) -> (T, T)) -> T {
-    let mut lanes = [T::ZERO; 32];
-    let mut blocks = row.chunks_exact_mut(32);
-    for block in &mut blocks {
-        for i in 0..32 {
-            let (kept, summed) = f(block[i]);
-            block[i] = kept;
-            lanes[i] += summed;
-        }
-    }
-    for (i, z) in blocks.into_remainder().iter_mut().enumerate() {
-        let (kept, summed) = f(*z);
-        *z = kept;
-        lanes[i] += summed;
-    }
-    fold(lanes, |a, b| a + b)
-}
-
-/// The largest element; NaN is skipped, and comes back in the sum of exponentials.
-#[inline(always)]
-fn largest<T: Real>(row: &[T]) -> T {
-    let mut lanes = [row[0]; 32];
-    let blocks = row.chunks_exact(32);
-    for (i, &x) in blocks.remainder().iter().enumerate() {
-        lanes[i] = lanes[i].larger(x);
-    }
-    for block in blocks {
-        for i in 0..32 {
-            lanes[i] = lanes[i].larger(block[i]);
-        }
-    }
-    fold(lanes, T::larger)
 }

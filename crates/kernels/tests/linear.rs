@@ -1,0 +1,42 @@
+//! Products with weights and their accumulating gradients, against candle's matmul in f64.
+
+use crate::oracle::{Lay, assert_close, check_op, test_devices, tolerance, uniform};
+use candle_core::{DType, Device, Result};
+use kernels::linear;
+
+test_devices!(linear_matches_its_reference, gradients_are_added_to_what_is_there);
+
+const SIZES: [(usize, usize, usize); 4] = [(1, 1, 1), (3, 5, 7), (33, 64, 17), (130, 65, 256)];
+
+fn linear_matches_its_reference(device: &Device) -> Result<()> {
+    for (rows, inner, out) in SIZES {
+        check_op(
+            "linear",
+            device,
+            &[uniform(&[2, rows, inner], 1), uniform(&[out, inner], 2)],
+            |t| linear::reference(&t[0], &t[1]),
+            |t| linear::forward(&t[0], &t[1]),
+            |t, dy| Ok(vec![linear::backward_input(dy, &t[1])?, linear::backward_weight(&t[0], dy)?]),
+        )?;
+    }
+    Ok(())
+}
+
+fn gradients_are_added_to_what_is_there(device: &Device) -> Result<()> {
+    for dtype in [DType::F32, DType::F64] {
+        for lay in [Lay::Plain, Lay::Offset, Lay::Gaps, Lay::Swapped] {
+            for (rows, inner, out) in SIZES {
+                let at = |shape: &[usize], seed| uniform(shape, seed).to_dtype(dtype)?.to_device(device);
+                let (x, w, dy) = (at(&[rows, inner], 1)?, at(&[out, inner], 2)?, at(&[rows, out], 3)?);
+                let (dx, dw) = (at(&[rows, inner], 4)?, at(&[out, inner], 5)?);
+                let want_dx = (&dx + dy.matmul(&w)?)?.to_dtype(DType::F64)?;
+                let want_dw = (&dw + dy.t()?.contiguous()?.matmul(&x)?)?.to_dtype(DType::F64)?;
+                linear::add_backward_input(&dx, &lay.of(&dy)?, &lay.of(&w)?)?;
+                linear::add_backward_weight(&dw, &lay.of(&x)?, &lay.of(&dy)?)?;
+                assert_close("dx", &dx, &want_dx, tolerance(dtype))?;
+                assert_close("dw", &dw, &want_dw, tolerance(dtype))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! Every op against its reference in f64, forward and backward, on odd sizes, strides and offsets.
+
+mod attention;
+mod determinism;
+mod elementwise;
+mod embedding;
+mod head;
+mod linear;
+mod oracle;
+mod refusals;
+mod updates;

@@ -1,0 +1,146 @@
+//! The right values: references in f64 through candle's own autograd, and inputs in awkward layouts.
+
+use candle_core::{DType, Device, Result, Tensor, Var};
+use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+
+/// Runs one test body on every device this build can reach.
+///
+/// `test_devices!(name)` wants `fn name(device: &Device) -> Result<()>` in a module `body` beside it.
+macro_rules! test_devices {
+    ($($name:ident),+ $(,)?) => {
+        mod cpu {
+            $(#[test]
+            fn $name() {
+                super::$name(&candle_core::Device::Cpu).unwrap();
+            })+
+        }
+
+        #[cfg(feature = "cuda")]
+        mod cuda {
+            $(#[test]
+            fn $name() {
+                super::$name(&candle_core::Device::new_cuda(0).unwrap()).unwrap();
+            })+
+        }
+    };
+}
+pub(crate) use test_devices;
+
+/// Uniform in [−1, 1), f64 on the CPU.
+pub(crate) fn uniform(shape: &[usize], seed: u64) -> Tensor {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let n = shape.iter().product();
+    let data: Vec<f64> = (0..n).map(|_| rng.random_range(-1.0..1.0)).collect();
+    Tensor::from_vec(data, shape, &Device::Cpu).unwrap()
+}
+
+/// Token ids below `vocab`, u32 on `device`.
+pub(crate) fn ids(shape: &[usize], vocab: u32, seed: u64, device: &Device) -> Result<Tensor> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let n = shape.iter().product();
+    let data: Vec<u32> = (0..n).map(|_| rng.next_u32() % vocab).collect();
+    Tensor::from_vec(data, shape, device)
+}
+
+/// How a tensor lies in memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lay {
+    /// Row-major from the start of its storage.
+    Plain,
+    /// Row-major, some way into its storage.
+    Offset,
+    /// With gaps between its rows.
+    Gaps,
+    /// First two axes swapped in memory.
+    Swapped,
+}
+
+impl Lay {
+    /// The same values in this layout.
+    pub(crate) fn of(self, t: &Tensor) -> Result<Tensor> {
+        let last = t.rank().saturating_sub(1);
+        match self {
+            Lay::Offset if t.rank() > 0 => {
+                let n = t.dim(0)?;
+                Tensor::cat(&[&t.ones_like()?, t, &t.ones_like()?], 0)?.narrow(0, n, n)
+            }
+            Lay::Gaps if t.rank() > 0 => {
+                let n = t.dim(last)?;
+                Tensor::cat(&[&t.ones_like()?, t, &t.ones_like()?], last)?.narrow(last, n, n)
+            }
+            Lay::Swapped if t.rank() > 1 => t.transpose(0, 1)?.contiguous()?.transpose(0, 1),
+            _ => Ok(t.clone()),
+        }
+    }
+}
+
+/// Asserts |actual − expected| ≤ tolerance · max(1, max |expected|) everywhere; `expected` is the f64 oracle.
+pub(crate) fn assert_close(what: &str, actual: &Tensor, expected: &Tensor, tolerance: f64) -> Result<()> {
+    assert_eq!(actual.dims(), expected.dims(), "{what}: shape");
+    let flat = |t: &Tensor| -> Result<Vec<f64>> {
+        t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
+    };
+    let (actual, expected) = (flat(actual)?, flat(expected)?);
+    let size = expected.iter().fold(1.0f64, |m, e| m.max(e.abs()));
+    for (i, (a, e)) in actual.iter().zip(&expected).enumerate() {
+        // the negated form also catches NaN
+        assert!(
+            (a - e).abs() <= tolerance * size,
+            "{what}: element {i} is {a}, should be {e} (scale {size})"
+        );
+    }
+    Ok(())
+}
+
+/// The error a dtype is allowed, relative to the largest value.
+pub(crate) fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-11,
+        _ => 2e-5,
+    }
+}
+
+/// Gradients of Σ dy·f(inputs) in f64, by candle's autograd.
+pub(crate) fn gradients(
+    inputs: &[Tensor],
+    dy: &Tensor,
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+) -> Result<Vec<Tensor>> {
+    let vars: Vec<Var> = inputs.iter().map(Var::from_tensor).collect::<Result<_>>()?;
+    let tensors: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+    let grads = (f(&tensors)? * dy)?.sum_all()?.backward()?;
+    tensors.iter().map(|t| grads.get(t).cloned().map_or_else(|| t.zeros_like(), Ok)).collect()
+}
+
+/// Holds `forward` and `backward` against `reference`, in every layout, f32 and f64.
+///
+/// `backward` gets the inputs and dy, and returns one gradient for each input.
+pub(crate) fn check_op(
+    what: &str,
+    device: &Device,
+    inputs: &[Tensor],
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+    forward: impl Fn(&[Tensor]) -> Result<Tensor>,
+    backward: impl Fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>,
+) -> Result<()> {
+    for dtype in [DType::F32, DType::F64] {
+        // the oracle sees the values after rounding to the tested type
+        let rounded = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
+        let exact: Vec<Tensor> = inputs.iter().map(rounded).collect::<Result<_>>()?;
+        let y = reference(&exact)?;
+        let dy = rounded(&uniform(y.dims(), 99))?;
+        let wanted = gradients(&exact, &dy, &reference)?;
+        for lay in [Lay::Plain, Lay::Offset, Lay::Gaps, Lay::Swapped] {
+            let place = |t: &Tensor| lay.of(&t.to_dtype(dtype)?.to_device(device)?);
+            let given: Vec<Tensor> = exact.iter().map(place).collect::<Result<_>>()?;
+            let what = format!("{what}, {dtype:?}, {lay:?}");
+            let made = forward(&given)?;
+            assert_eq!(made.dtype(), dtype, "{what}");
+            assert_close(&what, &made, &y, tolerance(dtype))?;
+            for (i, (made, wanted)) in backward(&given, &place(&dy)?)?.iter().zip(&wanted).enumerate() {
+                assert_close(&format!("{what}, gradient {i}"), made, wanted, tolerance(dtype))?;
+            }
+        }
+    }
+    Ok(())
+}
