@@ -1,8 +1,8 @@
 //! The two element types with fast CPU paths, and their transcendental functions.
 //!
 //! f32 uses branch-free polynomials that the compiler turns into SIMD code; f64, which serves as an oracle,
-//! uses the standard library. No fused multiply-add is asked for: without the CPU feature it would be a libm
-//! call, and without it every CPU gives the same bits.
+//! uses the standard library. The polynomials ask for fused multiply-adds: exactly defined, so that every CPU
+//! gives the same bits, but a slow library call on x86-64 without FMA (before 2013).
 
 use crate::storage::Element;
 
@@ -111,6 +111,16 @@ impl Real for f32 {
     }
 }
 
+/// Horner's rule, the highest power's coefficient first.
+#[inline(always)]
+fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let mut p = coefficients[0];
+    for c in &coefficients[1..] {
+        p = p.mul_add(x, *c);
+    }
+    p
+}
+
 /// eˣ within 2 ulp on −87.3 ≤ x ≤ 88.3; below, the smallest normal number (about 1e-38); above, e^88.3.
 ///
 /// eˣ = 2ⁿ·eʳ with n = round(x·log₂e) and |r| ≤ ln2/2; eʳ by the degree-6 polynomial of Cephes' `expf`.
@@ -126,16 +136,11 @@ fn exp_f32(x: f32) -> f32 {
     // comparisons, not min/max: those would turn NaN into a number
     let x = if x < LEAST { LEAST } else { x };
     let x = if x > MOST { MOST } else { x };
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let r = x - n * LN2_HIGH - n * LN2_LOW;
-    let mut p = 1.987_569_1e-4;
-    p = p * r + 1.398_2e-3;
-    p = p * r + 8.333_452e-3;
-    p = p * r + 4.166_579_6e-2;
-    p = p * r + 1.666_666_5e-1;
-    p = p * r + 0.5;
-    let e = p * (r * r) + r + 1.0;
+    let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, x));
+    let p = polynomial(r, [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5]);
+    let e = p.mul_add(r * r, r + 1.0);
     // n + 127 is between 1 and 254: the exponent bits of 2ⁿ
     e * f32::from_bits(shifted.to_bits().wrapping_add(127) << 23)
 }
@@ -149,17 +154,19 @@ fn tanh_f32(x: f32) -> f32 {
     let x = if x < -BOUND { -BOUND } else { x };
     let x = if x > BOUND { BOUND } else { x };
     let s = x * x;
-    let mut p = -2.760_768_4e-16;
-    p = p * s + 2.000_188e-13;
-    p = p * s - 8.604_672e-11;
-    p = p * s + 5.122_297e-8;
-    p = p * s + 1.485_722_4e-5;
-    p = p * s + 6.372_619e-4;
-    p = p * s + 4.893_524_6e-3;
-    let mut q = 1.198_258_4e-6;
-    q = q * s + 1.185_347e-4;
-    q = q * s + 2.268_434_6e-3;
-    q = q * s + 4.893_525e-3;
+    let p = polynomial(
+        s,
+        [
+            -2.760_768_4e-16,
+            2.000_188e-13,
+            -8.604_672e-11,
+            5.122_297e-8,
+            1.485_722_4e-5,
+            6.372_619e-4,
+            4.893_524_6e-3,
+        ],
+    );
+    let q = polynomial(s, [1.198_258_4e-6, 1.185_347e-4, 2.268_434_6e-3, 4.893_525e-3]);
     x * p / q
 }
 

@@ -6,7 +6,7 @@
 use crate::composed::{fast_or, gradients, widen};
 use crate::real::Real;
 use crate::rms_norm::{self, reciprocal_rms};
-use crate::rows::{build, dot};
+use crate::rows::{build, sum_of};
 use crate::storage::{elements, tensor};
 use candle_core::{D, Result, Tensor, bail};
 use std::mem::MaybeUninit;
@@ -117,23 +117,12 @@ fn cpu_backward<T: Real>(x: &Tensor, cos: &Tensor, sin: &Tensor, dy: &Tensor) ->
             let (cos, sin) = (&coss[at..][..half], &sins[at..][..half]);
             let s = reciprocal_rms(x);
             // Rᵀdy, the gradient turned back; then the norm's backward, which commutes with the rotation:
-            // dx = s·Rᵀdy − s³·x·mean(x·Rᵀdy)
-            let mut turned = [T::ZERO; 16];
-            let mut along = T::ZERO;
-            let mut blocks = 0;
-            while blocks + 16 <= half {
-                for l in 0..16 {
-                    let i = blocks + l;
-                    turned[l] += x1[i] * (dy1[i] * cos[i] - dy2[i] * sin[i])
-                        + x2[i] * (dy1[i] * sin[i] + dy2[i] * cos[i]);
-                }
-                blocks += 16;
-            }
-            for i in blocks..half {
-                along +=
-                    x1[i] * (dy1[i] * cos[i] - dy2[i] * sin[i]) + x2[i] * (dy1[i] * sin[i] + dy2[i] * cos[i]);
-            }
-            along += dot(&turned, &[T::ONE; 16]);
+            // dx = s·Rᵀdy − s³·x·mean(x·Rᵀdy), where x·Rᵀdy = (Rx)·dy
+            let along = sum_of(
+                half,
+                #[inline(always)]
+                |i| (x1[i] * cos[i] + x2[i] * sin[i]) * dy1[i] + (x2[i] * cos[i] - x1[i] * sin[i]) * dy2[i],
+            );
             let along = s * s * s * along / T::of_f64(d as f64);
             fill_halves(
                 out,

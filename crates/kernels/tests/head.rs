@@ -58,8 +58,8 @@ fn head_matches_its_reference(device: &Device) -> Result<()> {
 }
 
 fn head_matches_its_reference_over_several_chunks(device: &Device) -> Result<()> {
-    // 2²¹ logits a chunk: 32 rows of this vocabulary
-    check(device, &[67], 2, 65_536, Some(15.0), &[Lay::Plain])
+    // 2²² logits a chunk: 64 rows of this vocabulary
+    check(device, &[70], 2, 65_536, Some(15.0), &[Lay::Plain])
 }
 
 fn gradients_carry_the_scale_and_add_to_what_is_there(device: &Device) -> Result<()> {
