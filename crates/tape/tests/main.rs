@@ -2,6 +2,7 @@
 
 mod autograd;
 mod bridge;
+mod layers;
 mod ops;
 
 use candle_core::{Device, Result, Tensor};
