@@ -84,7 +84,7 @@ impl Config {
         let windows = (0..depth).map(|layer| if is_long(layer) { context } else { short }).collect();
         // an odd number of heads is not shared evenly: then each has its own
         let heads = width / head_dim;
-        let kv_heads = if heads % HEADS_PER_KV == 0 { heads / HEADS_PER_KV } else { heads };
+        let kv_heads = if heads.is_multiple_of(HEADS_PER_KV) { heads / HEADS_PER_KV } else { heads };
         Self { vocab, context, width, head_dim, kv_heads, windows }
     }
 
