@@ -204,7 +204,7 @@ mod tests {
     fn nan_and_infinity_are_not_swallowed() {
         assert!(exp_f32(f32::NAN).is_nan() && tanh_f32(f32::NAN).is_nan());
         assert!(exp_f32(f32::NEG_INFINITY) < 2e-38);
-        assert!((tanh_f32(f32::INFINITY) - 1.0).abs() < 1e-7);
-        assert!((tanh_f32(f32::NEG_INFINITY) + 1.0).abs() < 1e-7);
+        assert!((tanh_f32(f32::INFINITY) - 1.0).abs() < 4e-7);
+        assert!((tanh_f32(f32::NEG_INFINITY) + 1.0).abs() < 4e-7);
     }
 }
