@@ -25,12 +25,17 @@ pub fn read_line(line: &str, metric: &str) -> Result<Figures, Crash> {
             format!("score printed nothing; its last line must be a JSON object with \"{metric}\""),
         );
     }
-    let Some(object) = object(line) else {
-        let shown = plain(line, 80);
-        return crash(
-            "metric_missing",
-            format!("score's last line is no JSON object with \"{metric}\": {shown}"),
-        );
+    let object = match object(line) {
+        Ok(object) => object,
+        // a number that no f64 holds is a parse error to serde_json, told from others by its words alone
+        Err(error) if error.to_string().contains("number out of range") => {
+            return crash("not_finite", "score's last line holds a number too large to compare".to_owned());
+        }
+        Err(_) => {
+            let shown = plain(line, 80);
+            let reason = format!("score's last line is no JSON object with \"{metric}\": {shown}");
+            return crash("metric_missing", reason);
+        }
     };
     let value = match object.get(metric) {
         None => return crash("metric_missing", format!("score's last line holds no \"{metric}\"")),
@@ -56,10 +61,9 @@ pub fn read_line(line: &str, metric: &str) -> Result<Figures, Crash> {
 const NOT_FINITE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
 /// The object of a line. Bare NaN and Infinity, which Python prints, become strings of that name.
-fn object(line: &str) -> Option<Map<String, Json>> {
-    let parse = |text: &str| serde_json::from_str::<Map<String, Json>>(text).ok();
-    if let Some(object) = parse(line) {
-        return Some(object);
+fn object(line: &str) -> serde_json::Result<Map<String, Json>> {
+    if let Ok(object) = serde_json::from_str(line) {
+        return Ok(object);
     }
     let mut quoted = String::with_capacity(line.len() + 8);
     let mut rest = line;
@@ -81,7 +85,7 @@ fn object(line: &str) -> Option<Map<String, Json>> {
         quoted.push_str(&rest[..length]);
         rest = &rest[length..];
     }
-    parse(&quoted)
+    serde_json::from_str(&quoted)
 }
 
 /// What a `fit` says of itself in `fit.json`; every field may be missing.

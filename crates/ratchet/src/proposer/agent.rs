@@ -365,7 +365,7 @@ mod tests {
     fn an_agent_is_run_in_the_worktree_with_the_prompt_on_a_closed_stdin() {
         let worktree = tempfile::tempdir().unwrap();
         let scratch = tempfile::tempdir().unwrap();
-        let script = "cat > seen.txt; echo '{\"description\": \"from\\tfile\", \"expected_delta\": -0.5}' > proposal.json; exit 7";
+        let script = "cat > seen.txt; echo '{\"description\": \"from file\", \"expected_delta\": -0.5}' > proposal.json; exit 7";
         let agent = Agent {
             command: Some(["sh", "-c", script].map(str::to_owned).to_vec()),
             preset: None,
