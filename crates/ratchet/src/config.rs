@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use crate::{
     error::{Error, Result},
+    runlog::plain,
     verdict::Policy,
 };
 
@@ -249,7 +250,9 @@ impl Task {
         })?;
         let mut task: Self = toml::from_str(&text).map_err(|error| {
             let line = line_of(&text, error.span());
-            Error::usage(format!("line {line}: {}", error.message().replace('\n', " "))).at(&path)
+            let shown = text.lines().nth(line - 1).unwrap_or_default().trim();
+            let shown = if shown.is_empty() { String::new() } else { format!(": `{}`", plain(shown, 80)) };
+            Error::usage(format!("line {line}{shown}: {}", error.message().replace('\n', " "))).at(&path)
         })?;
         let at = |span: Range<usize>, what: String| {
             Error::usage(format!("line {}: {what}", line_of(&text, Some(span)))).at(&path)

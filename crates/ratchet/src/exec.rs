@@ -146,15 +146,19 @@ pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(&[u8]), stop: &
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let start = Instant::now();
+    let program = spec.command.first().cloned().unwrap_or_default();
     match Running::start(spec, &alone) {
         Ok(mut running) => {
             let end = running.drive(log, out, stop);
             let strays = running.end_all(log, out);
             Ended { end, wall: start.elapsed(), peak_bytes: running.peak_bytes, strays }
         }
-        Err(error) => {
-            Ended { end: End::NotStarted(error.to_string()), wall: start.elapsed(), peak_bytes: 0, strays: 0 }
-        }
+        Err(error) => Ended {
+            end: End::NotStarted(format!("{program}: {error}")),
+            wall: start.elapsed(),
+            peak_bytes: 0,
+            strays: 0,
+        },
     }
 }
 

@@ -159,6 +159,11 @@ pub enum Event {
     },
     /// A trial is over.
     Closed(Box<TrialRecord>),
+    /// The branch has followed the last keep.
+    Advanced {
+        /// Where it stands.
+        commit: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -178,6 +183,8 @@ pub struct History {
     open: Option<u64>,
     attempts: u64,
     last_stop: Option<String>,
+    /// The champion before the last keep, while the branch may still stand there.
+    behind: Option<String>,
 }
 
 impl History {
@@ -200,9 +207,12 @@ impl History {
                 }
             }
             Event::Replicated { .. } => {}
+            Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {
                 self.open = None;
                 if record.status == Status::Keep {
+                    let before = self.champion().and_then(|champion| champion.commit.clone());
+                    self.behind = before.or_else(|| self.init.as_ref().map(|init| init.base.clone()));
                     self.champion = Some(self.trials.len());
                 }
                 if record.parent.is_some() || record.status != Status::Crash {
@@ -237,6 +247,11 @@ impl History {
     /// The trial that had these files first.
     pub fn tried(&self, source: &TreeHash) -> Option<u64> {
         self.tried.get(source).copied()
+    }
+
+    /// Where the branch may still stand when the driver was killed before it could follow the last keep.
+    pub fn behind(&self) -> Option<&str> {
+        self.behind.as_deref()
     }
 
     /// A trial that was under way when the journal ends.

@@ -136,7 +136,7 @@ impl Session {
             journal.append(Event::Abandoned { trial, reason: "the driver was ended".into() })?;
         }
         let champion = champion_commit(&repo, journal.history(), &init)?;
-        finish_branch(&repo, &tag, journal.history(), champion, &init)?;
+        finish_branch(&repo, &tag, &mut journal, champion)?;
         let worktree = Worktree::open(&repo, &tag, &dir.worktree())?;
         repo.check_branch(&tag, champion)?;
         let champion_files = repo.files(champion)?;
@@ -353,15 +353,17 @@ fn champion_commit(repo: &Repo, history: &History, init: &Init) -> Result<Oid> {
     repo.parse(commit)
 }
 
-/// Moves a branch that a killed driver left at the champion before the last.
-fn finish_branch(repo: &Repo, tag: &Tag, history: &History, champion: Oid, init: &Init) -> Result<()> {
-    let keeps = history.trials().iter().filter(|record| record.status == crate::journal::Status::Keep);
-    let before = keeps.rev().nth(1).and_then(|record| record.commit.as_deref()).unwrap_or(&init.base);
-    let before = repo.parse(before)?;
-    if before != champion && repo.branch(tag)? == Some(before) {
-        repo.advance_branch(tag, before, champion)?;
+/// Moves a branch that a killed driver left at the champion before the last. Anywhere else, and at any
+/// other time, it was someone else who moved it.
+fn finish_branch(repo: &Repo, tag: &Tag, journal: &mut Journal, champion: Oid) -> Result<()> {
+    let Some(behind) = journal.history().behind() else { return Ok(()) };
+    let behind = repo.parse(behind)?;
+    match repo.branch(tag)? {
+        Some(tip) if tip == behind && tip != champion => repo.advance_branch(tag, behind, champion)?,
+        Some(tip) if tip == champion => {}
+        _ => return Ok(()), // for `check_branch` to complain of
     }
-    Ok(())
+    journal.append(Event::Advanced { commit: champion.to_string() })
 }
 
 /// Puts a `results.tsv` that no tag of this folder wrote out of the way, once.

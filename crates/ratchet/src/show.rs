@@ -1,12 +1,16 @@
 //! Status, one trial, all trials, for people and tools. Reads only, and takes no lock.
 
-use std::{fmt::Write, path::Path};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
 use crate::{
     config::{Goal, Task},
     error::{Error, Result},
+    git::Repo,
     journal::{self, History, Status, TrialRecord},
     runlog::{plain, tail_of},
     state::{State, Tag},
@@ -88,6 +92,11 @@ impl View {
     /// Exit code 2 for a tag that was asked for and does not exist.
     pub fn open(root: &Path, asked: Option<Tag>) -> Result<Self> {
         let task = Task::read(root)?;
+        let repo = Repo::open(root)?;
+        if let Ok(head) = repo.head() {
+            let tracked: Vec<PathBuf> = repo.files(head)?.into_keys().collect();
+            task.check_files(root, &tracked)?;
+        }
         let state = State::new(root);
         let tag = match asked {
             Some(tag) if !state.tag(&tag).journal().exists() => {

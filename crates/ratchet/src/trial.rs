@@ -390,8 +390,11 @@ impl Session {
         };
         self.journal.append(Event::Closed(Box::new(record.clone())))?;
         ledger::write(&self.state.results(), &self.task.metric.name, self.history().trials())?;
-        if status == Status::Keep && commit != before {
-            self.repo.advance_branch(&self.tag, before, commit)?;
+        if status == Status::Keep {
+            if commit != before {
+                self.repo.advance_branch(&self.tag, before, commit)?;
+            }
+            self.journal.append(Event::Advanced { commit: commit.to_string() })?;
         }
         self.put_away(trial, status)?;
         if status == Status::Keep {

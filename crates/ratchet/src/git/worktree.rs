@@ -27,13 +27,15 @@ impl Worktree {
     pub fn open(user: &Repo, tag: &Tag, path: &Path) -> Result<Self> {
         let name = format!("ratchet-{tag}");
         let common = user.repo.commondir().to_path_buf();
-        for stale in [
-            common.join("worktrees").join(&name).join("index.lock"),
-            common.join("worktrees").join(&name).join("HEAD.lock"),
-            common.join(format!("{}.lock", tag.branch_ref())),
-        ] {
-            let _ = fs::remove_file(stale); // absent as a rule
+        let trials = common.join(tag.trial_ref(0)).parent().map(Path::to_path_buf).unwrap_or_default();
+        for folder in [common.join("worktrees").join(&name), trials] {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                if entry.path().extension().is_some_and(|extension| extension == "lock") {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
         }
+        let _ = fs::remove_file(common.join(format!("{}.lock", tag.branch_ref()))); // absent as a rule
         if let Some(repo) = Self::opened(path, &common) {
             return Ok(Self { repo, path: path.to_path_buf() });
         }

@@ -29,7 +29,6 @@ const ANSWER: usize = 1 << 20;
 
 /// A command line that edits the worktree.
 pub struct AgentProposer {
-    name: String,
     command: Vec<String>,
     preset: Option<Preset>,
     limit: Duration,
@@ -46,10 +45,8 @@ impl AgentProposer {
             (None, Some(preset)) => preset.command(),
             (None, None) => Vec::new(), // refused by the configuration's own check
         };
-        let program = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-        let name = plain(&program.to_string_lossy(), 30);
         let limit = Duration::from_secs(agent.timeout_s);
-        Self { name, command, preset: agent.preset, limit, scratch, mark, stop }
+        Self { command, preset: agent.preset, limit, scratch, mark, stop }
     }
 
     /// Exit code 4 when the command is not there to be run.
@@ -71,7 +68,7 @@ impl AgentProposer {
 
 impl Proposer for AgentProposer {
     fn name(&self) -> &str {
-        &self.name
+        "agent"
     }
 
     fn propose(&mut self, brief: &Brief<'_>) -> Result<Proposal, ProposeError> {
@@ -112,7 +109,7 @@ impl Proposer for AgentProposer {
             End::Stopped => return Err(ProposeError::Stopped),
             End::TimedOut => return Err(ProposeError::TimedOut(self.limit)),
             End::NotStarted(error) => {
-                return Err(ProposeError::Failed(format!("{} could not be started: {error}", self.name)));
+                return Err(ProposeError::Failed(format!("the agent could not be started: {error}")));
             }
             // judged by the edit it leaves: agents end with any code
             End::Exited(_) | End::Killed(_) => {}

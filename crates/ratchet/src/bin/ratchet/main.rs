@@ -68,7 +68,9 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
             let (mut session, mut screen) = open(root, &place.into())?;
             let result = session.run(stop.into(), proposer.map(Into::into), &mut screen);
             screen.clear();
-            print(&summary(&result?, &session.task.metric.name, session.tag.as_str()))
+            let ended = result?;
+            screen.line(&format!("ended: {}", ended.reason));
+            print(&summary(&ended, &session.task.metric.name, session.tag.as_str()))
         }
         Command::Sync { tag } => sync(root, Asked { tag: tag.tag, profile: None }),
         Command::Rerun { trial, tag } => rerun(root, trial, Asked { tag: tag.tag, profile: None }),

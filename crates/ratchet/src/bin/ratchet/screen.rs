@@ -148,8 +148,8 @@ pub(crate) fn summary(summary: &Summary, metric: &str, tag: &str) -> String {
     let [keeps, discards, crashes] = summary.counts;
     let minutes = summary.elapsed.as_secs_f64() / 60.0;
     let mut text = format!(
-        "\nended: {}\n{} trials in {minutes:.1} min; tag {tag} now has {keeps} kept, {discards} discarded, {crashes} crashed\n",
-        summary.reason, summary.trials
+        "{} trials in {minutes:.1} min; tag {tag} now has {keeps} kept, {discards} discarded, {crashes} crashed\n",
+        summary.trials
     );
     if let (Some(baseline), Some(champion)) = (&summary.baseline, &summary.champion) {
         let value = |record: &TrialRecord| record.value.map_or("-".to_owned(), |value| format!("{value:.6}"));
