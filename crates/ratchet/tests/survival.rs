@@ -87,3 +87,25 @@ fn a_stale_lock_or_a_lost_worktree_stops_nobody() {
     toy.exits(0, &["run", "--trials", "1"]);
     sound(&toy, 6);
 }
+
+#[test]
+fn locks_that_a_killed_driver_left_in_git_stop_nobody() {
+    let toy = Toy::new();
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    // Where libgit2 keeps its lock files while it moves the branch, a trial's ref, or the worktree's own head.
+    let worktree = fs::read_dir(toy.path(".git/worktrees")).unwrap().next().unwrap().unwrap().path();
+    let locks = [
+        toy.path(".git/refs/heads/ratchet/bar.lock"),
+        toy.path(".git/refs/ratchet/bar/trials/0003.lock"),
+        worktree.join("HEAD.lock"),
+        worktree.join("index.lock"),
+    ];
+    locks.iter().for_each(|lock| fs::write(lock, "").unwrap());
+    // The user's own is the user's: git may be at work in the checkout, and the loop does not need it.
+    let own = toy.path(".git/index.lock");
+    fs::write(&own, "").unwrap();
+    toy.exits(0, &["run", "--trials", "6"]);
+    assert!(own.exists());
+    fs::remove_file(&own).unwrap();
+    sound(&toy, 8);
+}

@@ -191,8 +191,8 @@ impl Scale {
             }
             Self::Lin(lo, hi) => {
                 let exact = lo + (hi - lo) * position;
-                // A thousandth of the range is the finest step worth a trial.
-                let decimals = (3.0 - (hi - lo).log10().floor()).clamp(0.0, 300.0) as usize;
+                // A few thousandths of the range are the finest step worth a trial.
+                let decimals = (3.0 - (hi - lo).log10().ceil()).clamp(0.0, 300.0) as usize;
                 (lo, hi, exact, format!("{exact:.decimals$}").parse().unwrap_or(exact))
             }
             Self::Int(lo, hi) => (lo, hi, lo + (hi - lo) * position, lo + (hi - lo) * position),

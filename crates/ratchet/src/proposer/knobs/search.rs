@@ -206,22 +206,18 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Two or three knobs at once, each by its own step.
+    /// Two or three knobs at once, all by about the same share of their ranges.
     fn combination(&self, rng: &mut StdRng) -> Option<Move> {
         let mut axes: Vec<usize> = (0..self.knobs.len()).collect();
         axes.shuffle(rng);
-        axes.truncate(rng.random_range(2..=3));
+        axes.truncate(if rng.random_bool(0.75) { 2 } else { 3 });
+        let longest = axes.iter().map(|axis| self.history.axes[*axis].step).fold(0.0, f64::max);
         let to = axes
             .into_iter()
             .filter_map(|axis| {
-                let step = self.history.axes[axis].step * rng.random_range(0.5..1.5);
-                let up = rng.random_bool(match self.history.axes[axis].lean {
-                    Some(true) => 0.7,
-                    Some(false) => 0.3,
-                    None => 0.5,
-                });
+                let step = longest * rng.random_range(0.7..1.4);
                 if self.ordered(axis) {
-                    self.shifted(axis, if up { step } else { -step })
+                    self.shifted(axis, if rng.random() { step } else { -step })
                 } else {
                     self.placed(axis, rng.random())
                 }

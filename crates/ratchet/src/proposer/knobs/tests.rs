@@ -266,8 +266,8 @@ static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
     ),
     (
         "kinks, no parabola anywhere",
-        60,
-        1.2,
+        100,
+        2.0,
         Landscape {
             text: "a = 8.0 # knob: lin -10..10\nb = -9.0 # knob: lin -10..10\nc = 0.5 # knob: log 0.001..1\nd = 30 # knob: int 0..40\n",
             loss: |x| {
