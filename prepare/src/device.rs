@@ -57,18 +57,18 @@ fn cuda_pool_peak(cuda: &candle_core::CudaDevice) -> Option<u64> {
     let mut pool = std::ptr::null_mut();
     let mut bytes: u64 = 0;
     // SAFETY: `ordinal` is a device of a live context; both calls write one pointer-sized and one 64-bit
-    // value to the addresses given, as CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH is documented to be a cuuint64_t.
+    // value to the addresses given, as CU_MEMPOOL_ATTR_USED_MEM_HIGH is documented to be a cuuint64_t.
     unsafe {
         sys::cuDeviceGetDefaultMemPool(&mut pool, ordinal).result().ok()?;
         sys::cuMemPoolGetAttribute(
             pool,
-            sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
+            sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
             (&mut bytes as *mut u64).cast(),
         )
         .result()
         .ok()?;
     }
-    Some(bytes)
+    (bytes > 0).then_some(bytes) // a device without pools allocates past them
 }
 
 /// The value of a `key : value` line of a file under `/proc`.

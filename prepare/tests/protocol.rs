@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use candle_core::{Device, Tensor};
 use prepare::cache::Cache;
+use prepare::clock::OVERRUN_EXIT_CODE;
 use prepare::contest::{Result, contest_from};
 use prepare::exam::{Event, Exam, Reason, Verdict};
 use prepare::preflight::PreflightRecord;
@@ -69,6 +70,18 @@ impl Fault for Diverges {
     }
 }
 
+/// Takes one step, and that one takes for ever.
+struct Hangs;
+impl Fault for Hangs {
+    fn fit(trial: &mut Trial) -> Result<Bigram> {
+        assert!(!trial.done());
+        trial.step(9.0)?;
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
 /// Records no step.
 struct Silent;
 impl Fault for Silent {
@@ -121,6 +134,7 @@ fn child() {
     let result = match contestant.as_str() {
         "bigram" => contest_from::<Bigram>(args),
         "diverges" => contest_from::<Faulty<Diverges>>(args),
+        "hangs" => contest_from::<Faulty<Hangs>>(args),
         "silent" => contest_from::<Faulty<Silent>>(args),
         "forgets" => contest_from::<Faulty<Forgets>>(args),
         "peeks" => contest_from::<Faulty<Peeks>>(args),
@@ -319,6 +333,18 @@ fn a_diverging_run_ends_at_once_and_keeps_its_curve() {
     let curve = fs::read_to_string(room.path("a").join("steps.csv")).unwrap();
     assert!(curve.lines().nth(2).is_some_and(|line| line.ends_with(",NaN")), "{curve}");
     assert!(!room.path("a").join("fit.json").exists(), "no record of a run that failed");
+}
+
+#[test]
+fn a_step_longer_than_the_budget_is_the_contestants_loss() {
+    let room = Room::new();
+    let begun = std::time::Instant::now();
+    let output = room.run("hangs", &["fit", "--out", "a"]);
+    assert_eq!(output.status.code(), Some(OVERRUN_EXIT_CODE), "{}", said(&output));
+    assert!(begun.elapsed() >= Profile::Smoke.spec().budget, "but the budget was there to be spent");
+    let curve = fs::read_to_string(room.path("a").join("steps.csv")).unwrap();
+    assert_eq!(curve.lines().count(), 2, "the curve up to then is kept");
+    assert!(!room.path("a").join("fit.json").exists());
 }
 
 #[test]
