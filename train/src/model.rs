@@ -154,8 +154,13 @@ pub struct Gpt {
 impl Gpt {
     /// Random weights, the same for one seed.
     pub fn new(config: Config, device: &Device, seed: u64) -> Result<Self> {
+        Self::in_dtype(config, device, compute_dtype(device), seed)
+    }
+
+    /// [`Gpt::new`] that computes in `compute`.
+    pub fn in_dtype(config: Config, device: &Device, compute: DType, seed: u64) -> Result<Self> {
         let mut rng = SmallRng::seed_from_u64(seed);
-        Self::build(config, device, |_, dims, init| {
+        Self::build(config, device, compute, |_, dims, init| {
             Tensor::from_vec(init.draw(&mut rng, dims.iter().product()), dims, device)
         })
     }
@@ -163,7 +168,7 @@ impl Gpt {
     /// The weights of a checkpoint.
     pub fn from_checkpoint(checkpoint: &Checkpoint, device: &Device) -> Result<Self> {
         let config = checkpoint.config()?;
-        Self::build(config, device, |name, dims, _| {
+        Self::build(config, device, compute_dtype(device), |name, dims, _| {
             let found = checkpoint.tensor(name)?;
             if found.dims() != dims {
                 candle_core::bail!("checkpoint: {name} is {:?}, the config makes it {dims:?}", found.dims())
@@ -182,47 +187,44 @@ impl Gpt {
     fn build(
         config: Config,
         device: &Device,
+        compute: DType,
         mut make: impl FnMut(&str, &[usize], Init) -> Result<Tensor>,
     ) -> Result<Self> {
-        let compute = compute_dtype(device);
-        // a table is read by rows and updated sparsely: no master beside the compute copy
-        let mut table = |name: &str, dims: [usize; 2], init| {
-            Param::new(name, make(name, &dims, init)?.to_dtype(compute)?)
+        // dtypes a weight is stored and computed in; a table's rows are read and updated as they are
+        let (matrix, table, scalar) = ([DType::F32, compute], [compute; 2], [DType::F32; 2]);
+        let mut weight = |name: &str, dims: &[usize], init, [stored, computed]: [DType; 2]| {
+            Param::with_compute(name, make(name, dims, init)?.to_dtype(stored)?, computed)
         };
         let (v, c, depth) = (config.vocab, config.width, config.depth());
         let kv = config.kv_heads * config.head_dim;
-        let block_init = Init::Uniform(BLOCK_SCALE / (c as f64).sqrt());
-        let wte = table("wte", [v, c], Init::Normal(EMBED_STD))?;
-        let mut tables = Vec::new();
-        for layer in 0..depth {
-            let table = |_| table(&format!("blocks.{layer}.value"), [v, kv], block_init);
-            tables.push(config.has_value(layer).then_some(()).map(table).transpose()?);
-        }
-        let mut weight =
-            |name: &str, dims: &[usize], init| Param::with_compute(name, make(name, dims, init)?, compute);
-        let head = weight("head", &[v, c], Init::Normal(HEAD_STD))?;
-        let residual = weight("residual", &[depth], Init::Constant(RESIDUAL))?;
-        let shortcut = weight("shortcut", &[depth], Init::Constant(SHORTCUT))?;
+        let spread = Init::Uniform(BLOCK_SCALE / (c as f64).sqrt());
+        let zero = Init::Constant(0.0);
+        let wte = weight("wte", &[v, c], Init::Normal(EMBED_STD), table)?;
+        let head = weight("head", &[v, c], Init::Normal(HEAD_STD), matrix)?;
+        let residual = weight("residual", &[depth], Init::Constant(RESIDUAL), scalar)?;
+        let shortcut = weight("shortcut", &[depth], Init::Constant(SHORTCUT), scalar)?;
         let mut blocks = Vec::new();
-        for (layer, table) in tables.into_iter().enumerate() {
-            let mut matrix = |name: &str, out: usize, inner: usize, init| {
-                weight(&format!("blocks.{layer}.{name}"), &[out, inner], init)
-            };
-            let gate = match &table {
-                Some(_) => Some(matrix("gate", config.kv_heads, GATE_CHANNELS.min(c), Init::Constant(0.0))?),
-                None => None,
+        for layer in 0..depth {
+            let mut weight = |name: &str, out: usize, inner: usize, init, kind| {
+                weight(&format!("blocks.{layer}.{name}"), &[out, inner], init, kind)
             };
             blocks.push(Block {
-                q: matrix("q", c, c, block_init)?,
-                k: matrix("k", kv, c, block_init)?,
-                v: matrix("v", kv, c, block_init)?,
-                out: matrix("out", c, c, Init::Constant(0.0))?,
-                up: matrix("up", MLP_RATIO * c, c, block_init)?,
-                down: matrix("down", c, MLP_RATIO * c, Init::Constant(0.0))?,
-                value: gate.zip(table),
+                q: weight("q", c, c, spread, matrix)?,
+                k: weight("k", kv, c, spread, matrix)?,
+                v: weight("v", kv, c, spread, matrix)?,
+                out: weight("out", c, c, zero, matrix)?,
+                up: weight("up", MLP_RATIO * c, c, spread, matrix)?,
+                down: weight("down", c, MLP_RATIO * c, zero, matrix)?,
+                value: match config.has_value(layer) {
+                    true => Some((
+                        weight("gate", config.kv_heads, GATE_CHANNELS.min(c), zero, matrix)?,
+                        weight("value", v, kv, spread, table)?,
+                    )),
+                    false => None,
+                },
             });
         }
-        let rotary = rotary(config.context, config.head_dim, device)?;
+        let rotary = rotary(config.context, config.head_dim, compute, device)?;
         Ok(Self { config, wte, head, residual, shortcut, blocks, rotary })
     }
 
@@ -323,12 +325,11 @@ pub fn compute_dtype(device: &Device) -> DType {
 }
 
 /// cos, sin: (time, D/2), angles t·base^(−2i/D).
-fn rotary(time: usize, head_dim: usize, device: &Device) -> Result<(Tensor, Tensor)> {
+fn rotary(time: usize, head_dim: usize, dtype: DType, device: &Device) -> Result<(Tensor, Tensor)> {
     let half = head_dim / 2;
     let frequency = |i: usize| ROPE_BASE.powf(-2.0 * i as f64 / head_dim as f64);
     let angle = |n: usize| ((n / half) as f64 * frequency(n % half)) as f32;
     let angles: Vec<f32> = (0..time * half).map(angle).collect();
     let angles = Tensor::from_vec(angles, (time, half), device)?;
-    let dtype = compute_dtype(device);
     Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))
 }

@@ -49,6 +49,36 @@ fn logits_agree_with_an_independent_composition() {
 }
 
 #[test]
+fn bf16_gives_the_same_loss_and_gradients_within_its_rounding() {
+    // what a GPU computes in, on the CPU
+    let mut rng = rng(11);
+    let model = random_model(small(2), &mut rng);
+    let half = Gpt::in_dtype(small(2), &crate::CPU, candle_core::DType::BF16, 1).unwrap();
+    for (p, h) in model.params().zip(half.params()) {
+        h.set(&p.master()).unwrap();
+    }
+    let (x, y) = (ids(&mut rng, 2, 14, 50), ids(&mut rng, 2, 14, 50));
+    let mut losses = [&model, &half].map(|m| {
+        let loss = m.loss(&Tape::checked(), &x, &y).unwrap();
+        let value = loss.value().to_scalar::<f32>().unwrap();
+        loss.backward().unwrap();
+        check::every_gradient(m.params()).unwrap();
+        value
+    });
+    assert!((losses[0] - losses[1]).abs() < 0.02 * losses[0], "{losses:?}");
+    for (p, h) in model.params().zip(half.params()) {
+        let wide = p.grad().unwrap().to_dtype(candle_core::DType::F64).unwrap();
+        let error = relative_error(&h.grad().unwrap(), &wide);
+        assert!(error < 0.1, "gradient of {}: error {error}", p.name());
+    }
+    // and the update runs on bf16 tables
+    let mut optimizer = crate::train::optim::Optimizer::new(&half).unwrap();
+    optimizer.step(0.0).unwrap();
+    losses[0] = half.loss(&Tape::no_grad(), &x, &y).unwrap().value().to_scalar::<f32>().unwrap();
+    assert!(losses[0] < losses[1], "one step on these rows lowers their loss: {losses:?}");
+}
+
+#[test]
 fn micro_steps_add_up_to_the_gradient_of_the_whole_batch() {
     // oracle: the same rows in one pass
     let mut rng = rng(8);

@@ -21,6 +21,19 @@ pub enum Error {
         /// Inputs of the operation.
         want: usize,
     },
+    /// A backward closure gave a gradient of another shape or dtype than the input's.
+    #[error("backward of `{op}` returned a gradient of {got} for an input of {want}")]
+    GradientShape {
+        /// The operation.
+        op: &'static str,
+        /// Shape and dtype returned.
+        got: String,
+        /// Shape and dtype of the input.
+        want: String,
+    },
+    /// A tape was used again after `backward`.
+    #[error("this tape is spent: backward has emptied it; make a new `Tape` for each forward pass")]
+    Spent,
     /// `backward` on something that is not a scalar.
     #[error("backward needs one element, got shape {dims:?}; reduce it first, e.g. with `mean_all`")]
     NotScalar {

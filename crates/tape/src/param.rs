@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use candle_core::{DType, Result, Tensor};
+use kernels::accumulate::add_assign;
 
 use crate::Error;
-use kernels::accumulate::add_assign;
 
 /// A trainable tensor.
 ///

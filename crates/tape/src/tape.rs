@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use candle_core::{DType, Result, Shape, Tensor};
+use kernels::accumulate::add_assign;
 
 use crate::{Error, Param};
-use kernels::accumulate::add_assign;
 
 /// A record of operations. `forward` code writes to it, [`Node::backward`] reads it from the end and
 /// empties it as it goes, so that an activation is freed as soon as its last use has passed.
@@ -15,7 +15,7 @@ use kernels::accumulate::add_assign;
 #[derive(Clone)]
 pub struct Tape {
     /// `None`: nothing is recorded.
-    record: Option<Rc<RefCell<Vec<Step>>>>,
+    record: Option<Rc<RefCell<Record>>>,
     checked: bool,
 }
 
@@ -60,7 +60,21 @@ type Backward = Box<dyn FnOnce(Grad) -> Result<Grads>>;
 /// What made the node of one slot. A step's place on the tape is its node's slot.
 enum Step {
     Leaf(Param),
-    Op { name: &'static str, inputs: Vec<Option<usize>>, backward: Backward },
+    Op { name: &'static str, inputs: Vec<Option<Input>>, backward: Backward },
+}
+
+/// An input that needs a gradient, and what the gradient must look like.
+struct Input {
+    slot: usize,
+    shape: Shape,
+    dtype: DType,
+}
+
+#[derive(Default)]
+struct Record {
+    steps: Vec<Step>,
+    /// Backward has emptied it: nodes made before would point at other steps.
+    spent: bool,
 }
 
 impl Tape {
@@ -80,11 +94,6 @@ impl Tape {
     /// outlives its last use in the forward code.
     pub fn no_grad() -> Self {
         Self { record: None, checked: false }
-    }
-
-    /// Whether operations are recorded.
-    pub fn is_recording(&self) -> bool {
-        self.record.is_some()
     }
 
     pub(crate) fn is_checked(&self) -> bool {
@@ -155,13 +164,17 @@ impl Tape {
         let Some(record) = self.record.as_ref().filter(|_| tracked.into_iter().all(here)) else {
             return Err(Error::OtherTape { op: name }.into());
         };
-        let inputs = inputs.iter().map(|n| n.slot).collect();
+        if record.borrow().spent {
+            return Err(Error::Spent.into());
+        }
+        let input = |n: &&Node| Some(Input { slot: n.slot?, shape: n.shape().clone(), dtype: n.dtype() });
+        let inputs = inputs.iter().map(input).collect();
         let step = Step::Op { name, inputs, backward: Box::new(backward) };
         Ok(self.node(record, value, step, None))
     }
 
-    fn node(&self, record: &RefCell<Vec<Step>>, value: Tensor, step: Step, param: Option<Param>) -> Node {
-        let mut steps = record.borrow_mut();
+    fn node(&self, record: &RefCell<Record>, value: Tensor, step: Step, param: Option<Param>) -> Node {
+        let steps = &mut record.borrow_mut().steps;
         steps.push(step);
         // detached: candle's own graph, where an op left one, must not keep activations alive
         Node { value: value.detach(), slot: Some(steps.len() - 1), param, tape: self.clone() }
@@ -170,7 +183,10 @@ impl Tape {
     fn backward(&self, loss: usize, seed: Tensor) -> Result<()> {
         let Some(record) = &self.record else { return Ok(()) };
         // taken out, so that what runs in a closure never finds the tape borrowed
-        let mut steps = record.take();
+        let Record { mut steps, spent } = record.replace(Record { steps: Vec::new(), spent: true });
+        if spent {
+            return Err(Error::Spent.into());
+        }
         let mut grads: Vec<Option<Grad>> = Vec::new();
         grads.resize_with(steps.len(), || None);
         grads[loss] = Grad::fresh(seed);
@@ -185,10 +201,15 @@ impl Tape {
                         let (got, want) = (results.len(), inputs.len());
                         return Err(Error::GradientCount { op: name, got, want }.into());
                     }
-                    for (slot, grad) in inputs.into_iter().zip(results) {
-                        if let (Some(slot), Some(grad)) = (slot, grad) {
-                            add(&mut grads[slot], grad)?;
+                    for (input, grad) in inputs.into_iter().zip(results) {
+                        let (Some(input), Some(grad)) = (input, grad) else { continue };
+                        let (got, want) = ((grad.tensor.dims(), grad.tensor.dtype()), input.dtype);
+                        if got != (input.shape.dims(), want) {
+                            let got = format!("{got:?}");
+                            let want = format!("{:?}", (input.shape.dims(), want));
+                            return Err(Error::GradientShape { op: name, got, want }.into());
                         }
+                        add(&mut grads[input.slot], grad)?;
                     }
                 }
             }

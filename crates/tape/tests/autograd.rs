@@ -134,6 +134,35 @@ fn nodes_of_two_tapes_do_not_mix() {
 }
 
 #[test]
+fn a_tape_serves_one_backward() {
+    let w = param("w", &[3], 1);
+    let t = Tape::new();
+    let x = (&t.param(&w) * 2.0).unwrap();
+    let (loss, other) = (x.sum_all().unwrap(), x.mean_all().unwrap());
+    loss.backward().unwrap();
+    for late in [other.backward(), (&x * 3.0).map(drop)] {
+        let error = late.unwrap_err().to_string();
+        assert!(error.contains("new `Tape`"), "{error}");
+    }
+    assert_eq!(grad(&w), [2.0; 3]);
+}
+
+#[test]
+fn a_backward_of_the_wrong_shape_or_count_names_its_operation() {
+    let w = param("w", &[3], 1);
+    let backward = |grads: Vec<Option<Tensor>>| {
+        let t = Tape::new();
+        let x = t.param(&w);
+        let y = t.record("mine", &[&x], x.value().clone(), move |_| Ok(grads)).unwrap();
+        y.sum_all().unwrap().backward().unwrap_err().to_string()
+    };
+    let error = backward(vec![Some(normal(&[2], 1).unwrap())]);
+    assert!(error.contains("`mine`") && error.contains("[2]") && error.contains("[3]"), "{error}");
+    let error = backward(vec![None, None]);
+    assert!(error.contains("`mine` returned 2 gradients for 1 inputs"), "{error}");
+}
+
+#[test]
 fn only_a_scalar_has_a_backward() {
     let w = param("w", &[3], 1);
     let error = Tape::new().param(&w).backward().unwrap_err().to_string();
