@@ -26,7 +26,7 @@ pub fn add_backward(dw: &Tensor, ids: &Tensor, dy: &Tensor) -> Result<()> {
     if dy.dims() != with_width(ids, dw.dims2()?.1) {
         bail!("embedding: dy of shape {:?} does not fit ids {:?}", dy.shape(), ids.shape())
     }
-    fast_or!(dw, T => cpu_add_backward::<T>(dw, ids, dy), {
+    fast_or!(dy, T => cpu_add_backward::<T>(dw, ids, dy), {
         let rows = dy.reshape(((), dw.dim(1)?))?.to_dtype(dw.dtype())?;
         overwrite(dw, &dw.index_add(&ids.flatten_all()?, &rows, 0)?)
     })

@@ -32,7 +32,7 @@ pub fn backward_input(dy: &Tensor, w: &Tensor) -> Result<Tensor> {
 pub fn add_backward_input(dx: &Tensor, dy: &Tensor, w: &Tensor) -> Result<()> {
     check(dy, w, D::Minus2)?;
     check(dx, w, D::Minus1)?;
-    fast_or!(dx, T => cpu_add_input::<T>(dx, dy, w), {
+    fast_or!(dy, T => cpu_add_input::<T>(dx, dy, w), {
         overwrite(dx, &(dx + backward_input(dy, w)?.to_dtype(dx.dtype())?)?)
     })
 }
@@ -52,7 +52,7 @@ pub fn add_backward_weight(dw: &Tensor, x: &Tensor, dy: &Tensor) -> Result<()> {
     if dw.dims() != [dy.dim(D::Minus1)?, x.dim(D::Minus1)?] {
         bail!("linear: dW of shape {:?} does not fit x {:?} and dy {:?}", dw.shape(), x.shape(), dy.shape())
     }
-    fast_or!(dw, T => cpu_add_weight::<T>(dw, x, dy), {
+    fast_or!(x, T => cpu_add_weight::<T>(dw, x, dy), {
         overwrite(dw, &(dw + widen(&backward_weight(x, dy)?)?.to_dtype(dw.dtype())?)?)
     })
 }
