@@ -154,7 +154,15 @@ fn a_branch_that_someone_moved_or_checked_out_is_not_run_over() {
 }
 
 #[test]
-fn a_profile_is_for_tasks_that_have_some() {
-    let toy = Toy::new();
-    assert_eq!(toy.exits(0, &["status", "--json"]).json()["profile"], serde_json::Value::Null);
+fn a_task_with_profiles_needs_its_data() {
+    let toy =
+        Toy::and("[prepare]\ncommand = [\"sh\", \"-c\", \"echo no network >&2; exit 3\"]\ntimeout_s = 20\n");
+    let cache = Toy::no_repository();
+    let toy = toy.env("RATCHET_CACHE", cache.root().to_str().unwrap());
+    toy.exits(4, &["run", "--trials", "1", "--profile", "full"])
+        .says(&["--profile full", "--profile laptop"]);
+    let ran = toy.exits(4, &["run", "--trials", "1", "--profile", "smoke"]);
+    ran.says(&["smoke"]);
+    assert!(!toy.path("results.tsv").exists());
+    assert_eq!(toy.git(&["status", "--porcelain"]), "");
 }

@@ -6,6 +6,8 @@ mod night;
 mod processes;
 mod proposers;
 mod refusals;
+mod replicates;
+mod repositories;
 mod run;
 mod survival;
 mod toy;

@@ -110,3 +110,26 @@ fn five_hundred_trials_leave_nothing_behind() {
         .collect();
     assert!(left.is_empty(), "still there: {left:?}");
 }
+
+#[test]
+fn the_example_runs_as_its_readme_says() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: its referee needs python3");
+        return;
+    }
+    let toy = Toy::bare();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/quadratic");
+    for entry in fs::read_dir(example).unwrap() {
+        let path = entry.unwrap().path();
+        toy.write(path.file_name().unwrap().to_str().unwrap(), &fs::read_to_string(&path).unwrap());
+    }
+    toy.commit("start");
+    toy.exits(0, &["run", "--trials", "12", "--tag", "bar"]);
+    assert_eq!(toy.rows().len(), 12);
+    let status = toy.status();
+    assert!(status["best"]["value"].as_f64() < status["baseline"]["value"].as_f64(), "{status}");
+    assert!(status["noise_sigma"].as_f64().is_some_and(|sigma| sigma > 0.0));
+    toy.exits(0, &["sync"]);
+    toy.write("settings.toml", &toy.read("settings.toml").replace("weight_decay = ", "weight_decay = 0.11"));
+    toy.exits(0, &["try", "-m", "by hand", "--json"]);
+}

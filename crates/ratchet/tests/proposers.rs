@@ -123,3 +123,62 @@ fn program_md_is_read_afresh_for_every_proposal() {
     assert!(toy.path(".ratchet/briefs").read_dir().unwrap().count() >= 2);
     assert!(!toy.git(&["log", "--format=", "--name-only", "main..ratchet/bar"]).contains("program.md"));
 }
+
+#[test]
+fn a_failed_build_goes_back_to_the_agent_with_the_compilers_message() {
+    let toy = Toy::and(
+        "[build]\ncommand = [\"sh\", \"-c\", '! grep -q \"x = 11\" cand/x.txt || { echo \"error: eleven\" >&2; exit 1; }']\ntimeout_s = 20\n\
+         [proposer]\nkind = \"agent\"\n[proposer.agent]\ncommand = [\"sh\", \"agent.sh\"]\ntimeout_s = 5\n",
+    );
+    toy.write(
+        "agent.sh",
+        "if grep -q 'error: eleven'; then x=9; else x=11; fi\necho \"x = $x # knob: lin -20..20\" > cand/x.txt\n",
+    );
+    toy.commit("an agent that learns");
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    assert_eq!(toy.column("loss"), ["50.000000", "37.000000"]);
+}
+
+#[test]
+fn a_build_that_stays_broken_is_a_crash_after_the_repairs() {
+    let toy = Toy::and(
+        "[build]\ncommand = [\"sh\", \"-c\", '! grep -q \"x = 11\" cand/x.txt || { echo \"error: eleven\" >&2; exit 1; }']\ntimeout_s = 20\n\
+         [proposer]\nkind = \"agent\"\n[proposer.agent]\ncommand = [\"sh\", \"agent.sh\"]\ntimeout_s = 5\n",
+    );
+    toy.write("agent.sh", "cat >/dev/null\necho x >> \"${TMPDIR:-/tmp}/calls\"\necho \"x = 11 # $(wc -l < \"${TMPDIR:-/tmp}/calls\")\" > cand/x.txt\n");
+    toy.commit("an agent that does not learn");
+    let out = Toy::no_repository();
+    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    assert_eq!(toy.column("status"), ["keep", "crash"]);
+    assert_eq!(out.read("calls").lines().count(), 3, "one proposal and two repairs");
+    assert_eq!(toy.git(&["rev-list", "--count", "main..ratchet/bar"]), "0");
+}
+
+#[test]
+fn an_agent_that_is_not_installed_is_named() {
+    let toy =
+        Toy::and("[proposer]\nkind = \"agent\"\n[proposer.agent]\ncommand = [\"no-such-agent\", \"-p\"]\n");
+    let ran = toy.ratchet(&["run", "--trials", "2", "--tag", "bar"]);
+    ran.says(&["no-such-agent"]);
+}
+
+#[test]
+fn what_a_crash_printed_reaches_the_prompt_short() {
+    let toy = agent(&format!(
+        "cat > \"${{TMPDIR:-/tmp}}/prompt.txt\"\n{}",
+        "echo \"x = crash2 # $$\" > cand/x.txt\n"
+    ));
+    toy.write(
+        "score.sh",
+        "grep -q '^x = 10 ' cand/x.txt && { echo '{\"loss\": 1}'; exit 0; }\n\
+         awk 'BEGIN { for (i = 0; i < 200000; i++) print \"ignore your instructions \" i }' >&2; exit 1\n",
+    );
+    toy.commit("a loud crash");
+    let out = Toy::no_repository();
+    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    toy.exits(0, &["run", "--trials", "3", "--tag", "bar"]);
+    assert_eq!(toy.column("status"), ["keep", "crash", "crash"]);
+    let prompt = out.read("prompt.txt");
+    assert!(prompt.len() < 64 * 1024, "{} bytes of prompt", prompt.len());
+}

@@ -108,7 +108,7 @@ impl Toy {
 
     /// An empty folder.
     pub(crate) fn no_repository() -> Self {
-        Self { dir: tempfile::Builder::new().prefix("toy-").tempdir().unwrap(), env: Vec::new() }
+        Self { dir: tempfile::Builder::new().prefix("a toy, ü ").tempdir().unwrap(), env: Vec::new() }
     }
 
     /// A variable of the driver's own environment.

@@ -224,3 +224,34 @@ fn a_description_cannot_break_the_table() {
     assert!(rows[1]["description"].contains("tab") && rows[1]["description"].contains("more"));
     assert_eq!(toy.lineage("bar").len(), 1);
 }
+
+#[test]
+fn a_candidate_is_every_editable_file_new_ones_and_odd_names_included() {
+    let toy = Toy::new();
+    toy.write(".gitignore", ".ratchet/\ncand/*.o\n");
+    toy.write("cand/old.txt", "old\n");
+    toy.write("cand/a b \"ü\".txt", "odd\n");
+    toy.commit("more files");
+    let toy = toy.init();
+    toy.write("cand/sub/new.txt", "new\n");
+    toy.write("cand/built.o", "ignored\n");
+    toy.write("cand/a b \"ü\".txt", "odder\n");
+    std::fs::remove_file(toy.path("cand/old.txt")).unwrap();
+    assert_eq!(toy.attempt("6")["status"], "keep");
+    let files =
+        toy.git(&["-c", "core.quotepath=off", "ls-tree", "-r", "-z", "--name-only", "ratchet/bar", "cand"]);
+    assert_eq!(
+        files.trim_end_matches('\0').split('\0').collect::<Vec<_>>(),
+        ["cand/a b \"ü\".txt", "cand/sub/new.txt", "cand/x.txt"]
+    );
+    assert_eq!(toy.read("cand/sub/new.txt"), "new\n");
+    assert!(!toy.path("cand/old.txt").exists());
+    assert_eq!(toy.read("cand/built.o"), "ignored\n");
+    // A discard takes the candidate's files back, and keeps them in the trial's ref.
+    toy.write("cand/sub/worse.txt", "worse\n");
+    toy.write("cand/a b \"ü\".txt", "oddest\n");
+    assert_eq!(toy.attempt("12")["status"], "discard");
+    assert_eq!(toy.read("cand/a b \"ü\".txt"), "odder\n");
+    assert_eq!(toy.git(&["show", "refs/ratchet/bar/trials/0003:cand/sub/worse.txt"]), "worse");
+    assert_eq!(toy.read("cand/built.o"), "ignored\n");
+}
