@@ -97,6 +97,10 @@ impl Setting {
                     if asked.is_none() {
                         observer.tell(Progress::Note(&format!("profile {}: {}", choice.profile, choice.why)));
                     }
+                    if choice.profile.spec().corpus != Corpus::Bundled {
+                        // before there is a tag: it would be tied to a profile that cannot run
+                        Cache::open(choice.profile).map_err(|error| Error::environment(error.to_string()))?;
+                    }
                     Some(choice.profile)
                 }
             }

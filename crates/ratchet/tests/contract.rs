@@ -161,8 +161,8 @@ fn a_task_with_profiles_needs_its_data() {
     let toy = toy.env("RATCHET_CACHE", cache.root().to_str().unwrap());
     toy.exits(4, &["run", "--trials", "1", "--profile", "full"])
         .says(&["--profile full", "--profile laptop"]);
-    let ran = toy.exits(4, &["run", "--trials", "1", "--profile", "smoke"]);
-    ran.says(&["smoke"]);
-    assert!(!toy.path("results.tsv").exists());
-    assert_eq!(toy.git(&["status", "--porcelain"]), "");
+    assert_eq!(toy.status()["tag"], serde_json::Value::Null, "no tag is tied to a profile that cannot run");
+    assert_eq!(toy.git(&["branch", "--list", "ratchet/*"]), "");
+    toy.exits(4, &["run", "--trials", "1", "--profile", "smoke"]).says(&["smoke", "exited with 3"]);
+    assert!(toy.rows().is_empty());
 }
