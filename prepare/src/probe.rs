@@ -93,11 +93,34 @@ pub(crate) fn company(
     Ok(batch)
 }
 
-/// The causality probe: a batch, the same again, and the same with half of its rows cut.
+/// Rows that the causality probe cuts, in as many batches as that takes.
+const PROBED_ROWS: usize = 8;
+
+/// The causality probe: a batch, the same again, and the same with half of its rows cut; repeated with others
+/// until [`PROBED_ROWS`] were cut.
 ///
 /// Rejects logits that are not finite, not repeatable, that change up to a cut (`non_causal`), or that change
 /// in rows which are the same in both batches (`company_dependent`).
 pub(crate) fn causality<C: Contestant>(
+    asker: &Asker<'_, C>,
+    rows: &Rows,
+    batch_rows: usize,
+    rng: &mut StdRng,
+) -> Result<Probes, ScoreError> {
+    let mut all = Probes::default();
+    while all.probed_rows < PROBED_ROWS {
+        let one = causality_of_a_batch(asker, rows, batch_rows, rng)?;
+        all.probed_rows += one.probed_rows;
+        all.repeat = all.repeat.max(one.repeat);
+        all.repeat_nats = all.repeat_nats.max(one.repeat_nats);
+        all.causal_change = all.causal_change.max(one.causal_change);
+        all.causal_allowed = all.causal_allowed.max(one.causal_allowed);
+        all.company_allowed = all.company_allowed.max(one.company_allowed);
+    }
+    Ok(all)
+}
+
+fn causality_of_a_batch<C: Contestant>(
     asker: &Asker<'_, C>,
     rows: &Rows,
     batch_rows: usize,

@@ -18,14 +18,15 @@ use crate::exam::{Header, Probes, Reason, Rejected, Scored};
 use crate::probe::{self, Shown};
 use crate::rows::Rows;
 
-/// Bytes that the f32 logits of one batch may take: they bound the memory that scoring needs.
-const CPU_LOGITS_BYTES: usize = 128 << 20;
+/// Bytes that the f32 logits of one batch may take: they bound the memory that scoring needs. On a CPU small
+/// enough for the allocator to hand out the same pages again; a fresh mapping costs as much as the softmax.
+const CPU_LOGITS_BYTES: usize = 30 << 20;
 const GPU_LOGITS_BYTES: usize = 1 << 30;
 /// A batch has at least two rows, or there would be no company to depend on.
 const BATCH_ROWS: std::ops::RangeInclusive<usize> = 2..=32;
-/// One batch in so many is a check, and there are at least and at most so many checks.
+/// One row in so many is scored again, and so many rows at least and at most.
 const CHECK_EVERY: usize = 16;
-const CHECKS: std::ops::RangeInclusive<usize> = 2..=8;
+const CHECK_ROWS: std::ops::RangeInclusive<usize> = 32..=128;
 /// What seeing the target may seem to gain: so many standard errors (one honest noisy model in 10⁵ is further
 /// off), and a floor for models that have no noise.
 const GAIN_ERRORS: f64 = 5.0;
@@ -115,7 +116,8 @@ pub fn score<C: Contestant>(
     let mut sheet = Sheet { asker, rows, batch_rows, nats: Vec::new(), gains: Vec::new(), probes };
 
     let batches = rows.len().div_ceil(batch_rows);
-    let checks = (batches / CHECK_EVERY).clamp(*CHECKS.start(), *CHECKS.end());
+    let check_rows = (rows.len() / CHECK_EVERY).clamp(*CHECK_ROWS.start(), *CHECK_ROWS.end());
+    let checks = check_rows.div_ceil(batch_rows);
     // the last check comes last, the others at random, so that no call can be known to be one
     let mut check_after: Vec<usize> = (1..checks).map(|_| rng.random_range(0..batches)).collect();
     check_after.push(batches - 1);
