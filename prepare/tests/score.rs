@@ -19,8 +19,10 @@ const VOCAB: usize = 8192;
 const CONTEXT: usize = 12;
 const RANK: usize = 4;
 
+type Logits = dyn Fn(&Tensor) -> Result<Tensor>;
+
 /// A contestant that is nothing but its logits.
-struct Model(Box<dyn Fn(&Tensor) -> Result<Tensor>>);
+struct Model(Box<Logits>);
 
 impl Contestant for Model {
     fn fit(_: &mut Trial) -> Result<Model> {
