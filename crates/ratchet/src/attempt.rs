@@ -58,6 +58,7 @@ impl Session {
     /// Exit code 3 for a candidate that is refused; the files then stay as they are. After a trial the
     /// editable files equal the champion's.
     pub fn attempt(&mut self, description: &str, observer: &mut dyn Observer) -> Result<Tried> {
+        self.check_sandbox(false, observer)?;
         self.check_protected()?;
         let edits = admissible(self.edits()?, self.task.editable(), &EXEMPT)?;
         self.ensure_data(observer)?;

@@ -1,9 +1,10 @@
 //! Builds a candidate in the worktree’s own target directory.
 //!
 //! The directory is never shared between worktrees: cargo would take another copy's artifact for fresh.
-//! Dependencies come from the registry and not from the worktree, so theirs can be copied: a new target
-//! directory starts from what an earlier one (or the user's own) has compiled, and candle is compiled once
-//! a machine.
+//! Dependencies come from the registry and not from the worktree, so theirs can be copied: a new tag's target
+//! directory starts from what an earlier one has compiled, and candle is compiled once a machine. What the
+//! user's own builds have compiled is of no use: cargo unifies features over the packages that one command
+//! builds, and another command gets other artifacts.
 
 use std::{
     fs,
@@ -61,7 +62,7 @@ pub fn build(
     }
     let fresh = !place.target.exists();
     let store = warm_store(task, setting, place);
-    let warmed = fresh && store.as_deref().is_some_and(|store| warm_up(store, place));
+    let warmed = fresh && store.as_deref().is_some_and(|store| warm_up(store, &place.target));
     fs::create_dir_all(&place.target).doing("create the target directory", &place.target)?;
     let mut log = RunLog::create(log_path);
     let mut env = place.env(setting);
@@ -130,19 +131,12 @@ fn warm_store(task: &Task, setting: &Setting, place: &Place) -> Option<PathBuf> 
     Some(Cache::root().ok()?.join("targets").join(&hex(&hash.finalize())[..24]))
 }
 
-/// Fills a fresh target directory; whether it came from the store.
-fn warm_up(store: &Path, place: &Place) -> bool {
-    if store.exists() && copy_tree(store, &place.target).is_ok() {
+/// Fills a fresh target directory from the store; whether it could.
+fn warm_up(store: &Path, target: &Path) -> bool {
+    if store.exists() && copy_tree(store, target).is_ok() {
         return true;
     }
-    let _ = fs::remove_dir_all(&place.target); // half a copy is worse than none
-    let own = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| place.root.join("target"), PathBuf::from);
-    if own.join("release/.fingerprint").exists()
-        && size(&own) < LARGEST
-        && copy_tree(&own, &place.target).is_err()
-    {
-        let _ = fs::remove_dir_all(&place.target);
-    }
+    let _ = fs::remove_dir_all(target); // half a copy is worse than none
     false
 }
 

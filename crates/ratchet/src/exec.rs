@@ -151,6 +151,7 @@ pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(&[u8]), stop: &
         Ok(mut running) => {
             let end = running.drive(log, out, stop);
             let strays = running.end_all(log, out);
+            tracing::debug!(program, ?end, wall = ?start.elapsed(), strays, "command");
             Ended { end, wall: start.elapsed(), peak_bytes: running.peak_bytes, strays }
         }
         Err(error) => Ended {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Doing, Error, Result},
+    progress::Phase,
     proposer::Proposal,
     source::TreeHash,
     verdict::Verdict,
@@ -80,6 +81,9 @@ pub struct TrialRecord {
     pub mfu_percent: Option<f64>,
     /// The decision and what it rests on.
     pub verdict: Verdict,
+    /// Seconds spent in each phase, replicates included.
+    #[serde(default)]
+    pub phases: Vec<(Phase, f64)>,
     /// When the trial ended, RFC 3339 in UTC.
     pub ended: String,
 }
@@ -281,7 +285,8 @@ impl History {
 
     /// Trial `n`.
     pub fn trial(&self, n: u64) -> Option<&TrialRecord> {
-        self.trials.iter().find(|record| record.trial == n)
+        // numbers are given without gaps, from 1
+        self.trials.get(usize::try_from(n.checked_sub(1)?).ok()?).filter(|record| record.trial == n)
     }
 }
 
@@ -440,6 +445,7 @@ pub(crate) mod tests {
             tokens_m: None,
             mfu_percent: None,
             verdict: judged(value),
+            phases: Vec::new(),
             ended: "2026-01-01T00:00:00Z".into(),
         }
     }

@@ -16,13 +16,14 @@ use serde_json::json;
 use crate::{
     commands::Place,
     config::Task,
-    error::{Doing, Error, Result},
+    error::{Error, Result},
     exec::{self, End, Ended, Spec, StopFlag},
     figures::{self, FitFigures},
     noise::Value,
     progress::{Observer, Phase, Progress},
     runlog::{RunLog, plain, tail_of},
     setting::Setting,
+    state::write_new,
     verdict::Crash,
 };
 
@@ -65,6 +66,15 @@ impl From<Crash> for Failure {
     fn from(crash: Crash) -> Self {
         Self::Crash(crash)
     }
+}
+
+/// What a score command measured.
+struct Score {
+    value: Value,
+    /// Sampled.
+    peak_bytes: u64,
+    /// As the referee reports it.
+    memory_gb: Option<f64>,
 }
 
 /// Runs a candidate's commands.
@@ -132,22 +142,21 @@ impl Bench<'_> {
             }
         }
         observer.tell(Progress::Phase { phase: Phase::Score, about: None });
-        let (value, score_bytes, reported_gb) = match self.score(log)? {
-            Ok(scored) => scored,
+        let score = match self.score(log)? {
+            Ok(score) => score,
             Err(failure) => return Ok(Err(failure)),
         };
         let fit = fit_figures.unwrap_or_default();
-        let measured_gb = peak_bytes.max(score_bytes).max(fit.peak_mem_bytes.unwrap_or(0)) as f64 / 1e9;
+        let measured_gb = peak_bytes.max(score.peak_bytes).max(fit.peak_mem_bytes.unwrap_or(0)) as f64 / 1e9;
         Ok(Ok(Measured {
-            value,
-            memory_gb: reported_gb.unwrap_or(measured_gb),
+            value: score.value,
+            memory_gb: score.memory_gb.unwrap_or(measured_gb),
             tokens_m: fit.tokens.map(|tokens| tokens as f64 / 1e6),
             mfu_percent: fit.mfu_percent,
         }))
     }
 
-    /// Value, sampled peak memory, and memory as the referee reports it.
-    fn score(&self, log: &mut RunLog) -> Result<Result<(Value, u64, Option<f64>), Failure>> {
+    fn score(&self, log: &mut RunLog) -> Result<Result<Score, Failure>> {
         let score = &self.task.score;
         if score.exam {
             return self.hold_exam(log);
@@ -164,11 +173,11 @@ impl Bench<'_> {
             Err(crash) => return Ok(Err(crash.into())),
         };
         let path = self.place.dir.join("score.json");
-        fs::write(&path, format!("{line}\n")).doing("write", &path)?;
-        Ok(Ok((figures.value, ended.peak_bytes, figures.memory_gb)))
+        write_new(&path, format!("{line}\n").as_bytes())?;
+        Ok(Ok(Score { value: figures.value, peak_bytes: ended.peak_bytes, memory_gb: figures.memory_gb }))
     }
 
-    fn hold_exam(&self, log: &mut RunLog) -> Result<Result<(Value, u64, Option<f64>), Failure>> {
+    fn hold_exam(&self, log: &mut RunLog) -> Result<Result<Score, Failure>> {
         let exam = self.setting.exam()?;
         let mut input = Vec::new();
         exam.write(&mut input).map_err(|error| Error::internal("could not write the exam").because(error))?;
@@ -207,7 +216,7 @@ impl Bench<'_> {
         };
         self.write_scores(&exam, &scored, value)?;
         match Value::new(value) {
-            Ok(value) => Ok(Ok((value, ended.peak_bytes, None))),
+            Ok(value) => Ok(Ok(Score { value, peak_bytes: ended.peak_bytes, memory_gb: None })),
             Err(error) => Ok(Err(Failure::crash("not_finite", error.to_string()))),
         }
     }
@@ -215,7 +224,7 @@ impl Bench<'_> {
     fn write_scores(&self, exam: &Exam, scored: &exam::Scored, value: f64) -> Result<()> {
         let path = self.place.dir.join("rows.f32");
         let rows: Vec<u8> = scored.nats.iter().flat_map(|nats| (*nats as f32).to_le_bytes()).collect();
-        fs::write(&path, rows).doing("write", &path)?;
+        write_new(&path, &rows)?;
         let path = self.place.dir.join("score.json");
         let name = &self.task.metric.name;
         let json = json!({
@@ -227,7 +236,7 @@ impl Bench<'_> {
             "batch_rows": scored.batch_rows,
             "probes": scored.probes,
         });
-        fs::write(&path, format!("{json:#}\n")).doing("write", &path)
+        write_new(&path, format!("{json:#}\n").as_bytes())
     }
 
     fn exec(

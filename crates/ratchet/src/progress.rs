@@ -1,6 +1,11 @@
 //! What the driver is doing, told to whoever shows it.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
 
 use crate::journal::TrialRecord;
 
@@ -51,7 +56,8 @@ pub enum Progress<'a> {
 }
 
 /// What a trial is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Preparing a profile's data.
     Prepare,
@@ -77,10 +83,50 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// An observer that looks away.
-#[derive(Debug)]
-pub struct Quiet;
+/// Where a trial's time goes.
+#[derive(Debug, Default)]
+pub struct Stopwatch {
+    spent: BTreeMap<Phase, Duration>,
+    current: Option<(Phase, Instant)>,
+}
 
-impl Observer for Quiet {
-    fn tell(&mut self, _: Progress<'_>) {}
+impl Stopwatch {
+    /// Takes the time of the phases told to `inner` through the result, until that is dropped.
+    pub fn over<'a>(&'a mut self, inner: &'a mut dyn Observer) -> Timed<'a> {
+        Timed { watch: self, inner }
+    }
+
+    /// Seconds in each phase so far.
+    pub fn seconds(&self) -> Vec<(Phase, f64)> {
+        self.spent.iter().map(|(phase, time)| (*phase, time.as_secs_f64())).collect()
+    }
+
+    fn turn(&mut self, next: Option<Phase>) {
+        let now = Instant::now();
+        if let Some((phase, began)) = self.current.take() {
+            *self.spent.entry(phase).or_default() += now - began;
+        }
+        self.current = next.map(|phase| (phase, now));
+    }
+}
+
+/// An observer that takes the time of what it passes on.
+pub struct Timed<'a> {
+    watch: &'a mut Stopwatch,
+    inner: &'a mut dyn Observer,
+}
+
+impl Observer for Timed<'_> {
+    fn tell(&mut self, progress: Progress<'_>) {
+        if let Progress::Phase { phase, .. } = progress {
+            self.watch.turn(Some(phase));
+        }
+        self.inner.tell(progress);
+    }
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        self.watch.turn(None);
+    }
 }

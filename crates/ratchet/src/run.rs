@@ -64,7 +64,9 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Summary> {
         let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
-        let mut proposer = self.proposer(kind.unwrap_or(self.task.proposer.kind))?;
+        let kind = kind.unwrap_or(self.task.proposer.kind);
+        self.check_sandbox(kind == ProposerKind::Agent, observer)?;
+        let mut proposer = self.proposer(kind, watch.has_cost_cap())?;
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
         let result = self.run_loop(&mut watch, proposer.as_mut(), observer);
         let reason = match &result {
@@ -221,6 +223,7 @@ impl Session {
         observer.tell(Progress::Proposing { proposer: proposer.name() });
         let failed = open.candidate.proposal.clone();
         match self.propose(watch, proposer, Some(Repair { failed, round, message }))? {
+            Ok(candidate) if candidate.source == open.candidate.source => Ok(Repaired::No),
             Ok(mut candidate) => {
                 if candidate.proposal.description.is_empty() {
                     candidate.proposal.description = open.candidate.proposal.description.clone();
@@ -327,7 +330,7 @@ impl Session {
         }
     }
 
-    fn proposer(&self, kind: ProposerKind) -> Result<Box<dyn Proposer>> {
+    fn proposer(&self, kind: ProposerKind, capped: bool) -> Result<Box<dyn Proposer>> {
         Ok(match kind {
             ProposerKind::Knobs => Box::new(Knobs),
             ProposerKind::Agent => {
@@ -335,7 +338,7 @@ impl Session {
                 let agent = self.task.proposer.agent.as_ref().unwrap_or(&preset);
                 let proposer =
                     AgentProposer::new(agent, self.scratch(), mark(self.state.root()), self.stop.clone());
-                proposer.check()?;
+                proposer.check(capped)?;
                 Box::new(proposer)
             }
         })

@@ -7,8 +7,11 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::Write,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
+
+use crate::state::create_new;
 
 /// Bytes kept from the start; about 4,000 lines.
 const HEAD: usize = 256 << 10;
@@ -51,16 +54,10 @@ pub enum Stream {
 impl RunLog {
     /// Starts a log at `path`, replacing what is there. Never fails: see [`RunLog::close`].
     pub fn create(path: &Path) -> Self {
-        Self::from(path, File::create(path))
-    }
-
-    /// Goes on with a log.
-    pub fn append(path: &Path) -> Self {
-        Self::from(path, File::options().append(true).create(true).open(path))
-    }
-
-    fn from(path: &Path, file: std::io::Result<File>) -> Self {
-        let (file, broken) = match file {
+        // /dev/null and its like are written to; anything else that stands there is replaced
+        let device = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_char_device());
+        let opened = if device { File::options().write(true).open(path) } else { create_new(path) };
+        let (file, broken) = match opened {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error.to_string())),
         };

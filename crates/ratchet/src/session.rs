@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     candidate::{Candidate, source_of},
     commands::mark,
-    config::{EXEMPT, Task},
+    config::{EXEMPT, SandboxMode, Task},
     error::{Doing, Error, Result},
     exec::StopFlag,
     fingerprint::{self, Watcher},
@@ -204,6 +204,23 @@ impl Session {
             self.toolchain = Some(crate::exec::first_line_of("rustc", &["--version"]).unwrap_or_default());
         }
         self.toolchain.as_deref()
+    }
+
+    /// Says what the lack of a sandbox means. Exit code 4 where it must not be: for code that an agent wrote,
+    /// or when `required`, unless the user says `off`.
+    pub fn check_sandbox(&self, untrusted: bool, observer: &mut dyn Observer) -> Result<()> {
+        match self.task.sandbox.mode {
+            SandboxMode::Off => Ok(()),
+            SandboxMode::Auto if !untrusted => {
+                observer.tell(Progress::Note("there is no sandbox here: trials run with your rights"));
+                Ok(())
+            }
+            SandboxMode::Auto | SandboxMode::Required => Err(Error::environment(
+                "there is no sandbox here, and what runs in a trial could do anything",
+            )
+            .at(crate::config::FILE)
+            .hint("where you trust the proposer, set mode = \"off\" under [sandbox]")),
+        }
     }
 
     /// The unedited base as a candidate.

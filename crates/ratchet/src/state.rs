@@ -256,6 +256,22 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     File::open(dir).and_then(|dir| dir.sync_all()).doing("sync the folder of", path)
 }
 
+/// Writes a file in a folder that a trial may write as well. What stands there is removed first: a link left
+/// in its place would send the driver's own writing elsewhere.
+pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    create_new(path).and_then(|mut file| file.write_all(bytes)).doing("write", path)
+}
+
+/// Creates such a file.
+pub fn create_new(path: &Path) -> std::io::Result<File> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path)?,
+        Ok(_) => fs::remove_file(path)?,
+        Err(_) => {}
+    }
+    File::create_new(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,6 +289,17 @@ mod tests {
             assert!(git2::Reference::is_valid_name(&name), "{name}");
         }
         Tag::parse(Tag::today().as_str()).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_a_trials_folder_does_not_lead_the_driver_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mine, link) = (dir.path().join("mine"), dir.path().join("score.json"));
+        fs::write(&mine, "precious").unwrap();
+        std::os::unix::fs::symlink(&mine, &link).unwrap();
+        write_new(&link, b"{}").unwrap();
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "precious");
+        assert_eq!(fs::read_to_string(&link).unwrap(), "{}");
     }
 
     #[test]

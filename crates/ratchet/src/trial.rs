@@ -24,9 +24,10 @@ use crate::{
     ledger,
     measure::{Bench, Failure, Measured},
     noise::{Noise, Replicates, Runs},
-    progress::{Observer, Phase, Progress},
+    progress::{Observer, Phase, Progress, Stopwatch},
     runlog::plain,
     session::Session,
+    state::write_new,
     verdict::{Crash, Decision, Outcome, Policy, Score, Scored, Verdict, verdict},
 };
 
@@ -48,6 +49,7 @@ pub struct Open {
     files: Files,
     before: Snapshot,
     began: Instant,
+    watch: Stopwatch,
 }
 
 /// Why a candidate cannot be fitted.
@@ -74,7 +76,14 @@ impl Session {
             proposer: &candidate.proposer,
             description: &plain(&candidate.proposal.description, 100),
         });
-        let mut open = Open { trial, candidate, files: Files::new(), before: Snapshot::new(), began };
+        let mut open = Open {
+            trial,
+            candidate,
+            files: Files::new(),
+            before: Snapshot::new(),
+            began,
+            watch: Stopwatch::default(),
+        };
         self.stand(&mut open)?;
         Ok(open)
     }
@@ -91,8 +100,8 @@ impl Session {
         let dir = self.dir.trial(trial);
         self.repo.keep_ref(&self.tag, trial, candidate.commit)?;
         let patch = self.repo.patch(self.champion(), candidate.commit)?;
-        write(&dir.join("diff.patch"), &patch)?;
-        write(&dir.join("proposal.json"), &pretty(&candidate.proposal))?;
+        write_new(&dir.join("diff.patch"), &patch)?;
+        write_new(&dir.join("proposal.json"), &pretty(&candidate.proposal))?;
         let lock = self.worktree.path().join("Cargo.lock");
         let toolchain = self.toolchain().map(str::to_owned);
         let env = json!({
@@ -106,7 +115,7 @@ impl Session {
             "cache": self.setting.cache_root().map(|root| json!({ CACHE_ENV: root })),
             "seed": seed(self.tag.as_str(), 0),
         });
-        write(&dir.join("env.json"), &pretty(&env))?;
+        write_new(&dir.join("env.json"), &pretty(&env))?;
         self.journal.append(Event::Opened {
             trial,
             parent: candidate.parent,
@@ -123,6 +132,8 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Result<(), NotReady>> {
         let place = self.place(self.dir.trial(open.trial), None, 0);
+        let mut timed = open.watch.over(observer);
+        let observer = &mut timed;
         if self.task.build.is_some() {
             observer.tell(Progress::Phase { phase: Phase::Build, about: None });
         }
@@ -143,9 +154,9 @@ impl Session {
     }
 
     /// Fits, scores and judges a candidate that is ready.
-    pub fn finish(&mut self, open: Open, observer: &mut dyn Observer) -> Result<Done> {
+    pub fn finish(&mut self, mut open: Open, observer: &mut dyn Observer) -> Result<Done> {
         let place = self.place(self.dir.trial(open.trial), None, 0);
-        match self.run_at(place, &open, observer)? {
+        match self.run_at(place, &mut open, observer)? {
             Ok(measured) => self.judge(open, measured, observer),
             Err(Failure::Stopped) => self.abandon(open),
             Err(Failure::Crash(crash)) => self.close_crashed(open, crash, observer),
@@ -170,11 +181,11 @@ impl Session {
     fn run_at(
         &mut self,
         place: Place,
-        open: &Open,
+        open: &mut Open,
         observer: &mut dyn Observer,
     ) -> Result<Result<Measured, Failure>> {
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
-        let measured = bench.run(observer)?;
+        let measured = bench.run(&mut open.watch.over(observer))?;
         let after = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
         Ok(match (measured, difference(&open.before, &after)) {
             (Ok(_), Some(path)) => Err(Failure::Crash(Crash {
@@ -189,7 +200,7 @@ impl Session {
     }
 
     /// Asks the verdict until it is one, running further seeds where it wants them.
-    fn judge(&mut self, open: Open, first: Measured, observer: &mut dyn Observer) -> Result<Done> {
+    fn judge(&mut self, mut open: Open, first: Measured, observer: &mut dyn Observer) -> Result<Done> {
         let mut score =
             Score { runs: Runs::new(first.value), lines: open.candidate.lines, memory_gb: first.memory_gb };
         let mut policy = self.task.accept.clone();
@@ -208,7 +219,7 @@ impl Session {
                 let bin = self.dir.trial(open.trial).join("bin");
                 self.worktree.restore(open.candidate.commit, &open.files)?;
                 let place = self.place(dir, Some(bin), run);
-                let ran = self.run_at(place, &open, observer)?;
+                let ran = self.run_at(place, &mut open, observer)?;
                 remove_large(&self.dir.trial(open.trial).join("runs"))?;
                 match ran {
                     Ok(measured) => score.runs.push(measured.value),
@@ -219,7 +230,8 @@ impl Session {
                     }
                 }
             }
-            match self.replicate_champion(wanted, observer)? {
+            let replicated = self.replicate_champion(wanted, &mut open.watch.over(observer))?;
+            match replicated {
                 Ok(()) => {}
                 Err(Failure::Stopped) => return self.abandon(open),
                 Err(Failure::Crash(crash)) => {
@@ -352,7 +364,7 @@ impl Session {
         values: Vec<f64>,
         observer: &mut dyn Observer,
     ) -> Result<Done> {
-        let Open { trial, candidate, began, .. } = open;
+        let Open { trial, candidate, began, watch, .. } = open;
         let status = match judged.decision {
             Decision::Keep => Status::Keep,
             Decision::Crash => Status::Crash,
@@ -368,7 +380,7 @@ impl Session {
             candidate.commit
         };
         let dir = self.dir.trial(trial);
-        write(&dir.join("verdict.json"), &pretty(&judged))?;
+        write_new(&dir.join("verdict.json"), &pretty(&judged))?;
         let record = TrialRecord {
             trial,
             status,
@@ -386,6 +398,7 @@ impl Session {
             tokens_m: measured.as_ref().and_then(|measured| measured.tokens_m),
             mfu_percent: measured.as_ref().and_then(|measured| measured.mfu_percent),
             verdict: judged,
+            phases: watch.seconds(),
             ended: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
         };
         self.journal.append(Event::Closed(Box::new(record.clone())))?;
@@ -499,10 +512,6 @@ fn trailer(metric: &str) -> String {
     let parts = metric.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
     let capital = |part: &str| part[..1].to_ascii_uppercase() + &part[1..];
     parts.map(capital).collect::<Vec<_>>().join("-")
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).doing("write", path)
 }
 
 fn pretty(value: &impl serde::Serialize) -> Vec<u8> {

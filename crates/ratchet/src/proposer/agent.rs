@@ -49,8 +49,14 @@ impl AgentProposer {
         Self { command, preset: agent.preset, limit, scratch, mark, stop }
     }
 
-    /// Exit code 4 when the command is not there to be run.
-    pub fn check(&self) -> Result<(), Error> {
+    /// Exit code 4 when the command is not there to be run, 2 when a cost cap could not be kept.
+    pub fn check(&self, capped: bool) -> Result<(), Error> {
+        if capped && self.preset.is_none() {
+            return Err(Error::usage(
+                "--max-tokens and --max-usd need an agent that reports its usage, and a command does not",
+            )
+            .hint("use a preset in [proposer.agent], or cap the run by --trials or --hours"));
+        }
         let program = self.command.first().map(String::as_str).unwrap_or_default();
         let there = if program.contains('/') {
             true // relative to the worktree: seen when it is run

@@ -2,7 +2,7 @@
 
 use std::{
     io::{IsTerminal, Write},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,9 +19,6 @@ pub(crate) struct Screen {
     metric: String,
     bar: Option<ProgressBar>,
     colour: bool,
-    phase: Option<(Phase, Instant)>,
-    spent: Vec<(Phase, Duration)>,
-    failures: u32,
 }
 
 impl Screen {
@@ -66,15 +63,8 @@ impl Screen {
         bar.enable_steady_tick(Duration::from_millis(100));
     }
 
-    fn end_phase(&mut self) {
-        if let Some((phase, began)) = self.phase.take() {
-            self.spent.push((phase, began.elapsed()));
-        }
-    }
-
     /// Takes the moving line away.
     pub(crate) fn clear(&mut self) {
-        self.end_phase();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -82,15 +72,8 @@ impl Screen {
 
     fn ended(&mut self, record: &TrialRecord, champion: Option<&TrialRecord>) {
         self.clear();
-        let mut phases: Vec<(Phase, Duration)> = Vec::new();
-        for (phase, time) in self.spent.drain(..) {
-            match phases.iter_mut().find(|(known, _)| *known == phase) {
-                Some((_, sum)) => *sum += time,
-                None => phases.push((phase, time)),
-            }
-        }
         let times: Vec<String> =
-            phases.iter().map(|(phase, time)| format!("{phase} {:.1} s", time.as_secs_f64())).collect();
+            record.phases.iter().map(|(phase, seconds)| format!("{phase} {seconds:.1} s")).collect();
         let word = match record.status {
             Status::Keep => self.painted("32", "keep"),
             Status::Discard => "discard".to_owned(),
@@ -114,17 +97,13 @@ impl Observer for Screen {
             Progress::Note(text) => self.line(&format!("{} {text}", self.painted("33", "note:"))),
             Progress::Proposing { proposer } => self.spin(format!("{proposer} proposes"), None),
             Progress::NoProposal { reason } => {
-                self.failures += 1;
                 self.line(&format!("  no proposal: {}", plain(reason, 300)));
             }
             Progress::Started { trial, proposer, description } => {
-                self.spent.clear();
                 let by = if description == proposer { String::new() } else { format!("  [{proposer}]") };
                 self.line(&format!("{} {description}{by}", self.painted("1", &format!("trial {trial}"))));
             }
             Progress::Phase { phase, about } => {
-                self.end_phase();
-                self.phase = Some((phase, Instant::now()));
                 self.spin(phase.to_string(), about);
                 // where nothing moves, a long phase says that it has begun
                 if self.bar.is_none()

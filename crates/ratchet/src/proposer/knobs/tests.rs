@@ -118,6 +118,7 @@ impl<'a> Night<'a> {
             Outcome::Crashed(_) => None,
         };
         self.trials.push(TrialRecord {
+            phases: Vec::new(),
             trial: number,
             status,
             value: score.map(|score| score.runs.mean()),
