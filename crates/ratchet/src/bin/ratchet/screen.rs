@@ -26,14 +26,7 @@ impl Screen {
     pub(crate) fn new(metric: &str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self {
-            metric: metric.to_owned(),
-            bar: terminal.then(ProgressBar::new_spinner),
-            colour,
-            phase: None,
-            spent: Vec::new(),
-            failures: 0,
-        }
+        Self { metric: metric.to_owned(), bar: terminal.then(ProgressBar::new_spinner), colour }
     }
 
     /// One line that stays.
