@@ -47,14 +47,14 @@ impl Search<'_> {
     /// The next candidate; `None` when every place was tried.
     pub(super) fn next(&self, rng: &mut StdRng) -> Option<Move> {
         let since = self.history.since_keep;
-        let stalled = since >= 3 * self.knobs.len() + 6;
+        let stalled = since >= 6 + 3 * self.knobs.len().min(8);
         let several = self.knobs.len() > 1 && since % 4 == 3;
         None.or_else(|| self.acceptable(self.onward()))
             .or_else(|| self.acceptable(self.parabola()))
             .or_else(|| self.acceptable(self.pattern()))
             .or_else(|| self.acceptable((since % 3 == 1).then(|| self.valley()).flatten()))
             .or_else(|| {
-                self.acceptable((stalled && since.is_multiple_of(3)).then(|| self.leap(rng)).flatten())
+                self.acceptable((stalled && since.is_multiple_of(4)).then(|| self.leap(rng)).flatten())
             })
             .or_else(|| self.acceptable(several.then(|| self.combination(rng)).flatten()))
             .or_else(|| self.polls(rng).into_iter().find_map(|poll| self.acceptable(Some(poll))))

@@ -451,6 +451,33 @@ fn knobs_of_one_name_are_told_apart() {
     assert_eq!(new, "[one]\nlr = 3 # knob: int 1..4\n[two]\nlr = 44 # knob: int 1..4\n");
 }
 
+#[test]
+fn every_marker_of_the_shipped_contestant_can_be_followed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../train/src");
+    let files: Vec<SourceFile> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| SourceFile {
+            path: path.file_name().unwrap().to_string_lossy().into_owned(),
+            text: std::fs::read_to_string(&path).unwrap(),
+        })
+        .collect();
+    let markers =
+        files.iter().flat_map(|file| file.text.lines()).filter(|line| line.contains("; // knob:")).count();
+    for profile in ["full", "laptop", "smoke"] {
+        let knobs = super::knobs(&files, Some(profile)).unwrap();
+        assert!(knobs.len() > 10 && knobs.len() + 1 >= markers, "{} knobs, {markers} markers", knobs.len());
+        for knob in knobs {
+            for by in [-0.15, 0.15] {
+                if let Some(text) = knob.scale.moved(&knob.text, by) {
+                    knob.scale.check(&text).unwrap_or_else(|why| panic!("{}: {why}", knob.name));
+                    assert_ne!(text, knob.text);
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn a_written_value_reads_back_and_writes_the_same(
