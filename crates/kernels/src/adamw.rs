@@ -116,3 +116,23 @@ impl<T: Real> Factors<T> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn the_composition_and_the_fast_step_agree() {
+        let t = |seed: f64| (Tensor::arange(0.0, 35.0, &Device::Cpu).unwrap() * seed).unwrap().sin().unwrap();
+        let state = || [t(0.3), t(0.7), t(1.1), t(1.3).sqr().unwrap()];
+        let with = AdamW { lr: 0.1, beta1: 0.8, beta2: 0.9, eps: 1e-8, weight_decay: 0.1, step: 3 };
+        let ([w, g, m, v], [w2, g2, m2, v2]) = (state(), state());
+        composed(&w, &g, &m, &v, &with).unwrap();
+        step(&w2, &g2, &m2, &v2, &with).unwrap();
+        for (a, b) in [(w, w2), (m, m2), (v, v2)] {
+            let error = (a - b).unwrap().abs().unwrap().max(0).unwrap().to_scalar::<f64>().unwrap();
+            assert!(error < 1e-14, "{error:e}");
+        }
+    }
+}

@@ -274,3 +274,35 @@ fn cautious<T: Real>(w: &mut T, x: T, rate: T, decay: T) {
     let kept = if x * *w >= T::ZERO { *w } else { T::ZERO };
     *w -= rate * (x + decay * kept);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn the_composition_and_the_fast_step_agree() {
+        for (rows, cols) in [(7, 7), (9, 4), (4, 9)] {
+            let t = |seed: f64, shape: &[usize]| {
+                let n = shape.iter().product::<usize>() as f64;
+                let wave = (Tensor::arange(0.0, n, &Device::Cpu).unwrap() * seed).unwrap().sin().unwrap();
+                wave.reshape(shape).unwrap()
+            };
+            let (n, second) = (2, second_moment_shape(2, rows, cols));
+            let second = [second.0, second.1, second.2];
+            let state = || {
+                let pair = |a, b| [t(a, &[rows, cols]), t(b, &[rows, cols])];
+                (pair(0.3, 0.7), pair(1.1, 1.7), t(2.3, &[n, rows, cols]), t(0.1, &second).abs().unwrap())
+            };
+            let with = Muon { lr: 0.1, momentum: 0.9, beta2: 0.9, weight_decay: 0.1 };
+            let ((w, g, m, v), (w2, g2, m2, v2)) = (state(), state());
+            composed(&[&w[0], &w[1]], &[&g[0], &g[1]], &m, &v, &with).unwrap();
+            step(&[&w2[0], &w2[1]], &[&g2[0], &g2[1]], &m2, &v2, &with).unwrap();
+            let ([w, x], [w2, x2]) = (w, w2);
+            for (a, b) in [(w, w2), (x, x2), (m, m2), (v, v2)] {
+                let error = (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();
+                assert!(error < 1e-12, "{rows}×{cols}: {error:e}");
+            }
+        }
+    }
+}

@@ -17,7 +17,9 @@ fn embedding_gathers_rows(device: &Device) -> Result<()> {
 }
 
 fn gradients_of_repeated_tokens_add_up(device: &Device) -> Result<()> {
-    for (dtype, vocab, rows, width) in [(DType::F32, 5, 64, 33), (DType::F64, 300, 41, 8)] {
+    for (dtype, vocab, rows, width) in
+        [(DType::F32, 5, 64, 33), (DType::F64, 300, 41, 8), (DType::F16, 30, 20, 8)]
+    {
         for lay in [Lay::Plain, Lay::Offset, Lay::Gaps, Lay::Swapped] {
             let dw = uniform(&[vocab, width], 1).to_dtype(dtype)?.to_device(device)?;
             let ids = ids(&[2, rows], vocab as u32, 2, device)?;

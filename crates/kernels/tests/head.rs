@@ -17,9 +17,9 @@ fn check(
     width: usize,
     vocab: usize,
     cap: Option<f64>,
-    lays: &[Lay],
+    (dtypes, lays): (&[DType], &[Lay]),
 ) -> Result<()> {
-    for dtype in [DType::F32, DType::F64] {
+    for &dtype in dtypes {
         for lay in lays {
             let what = format!("head {shape:?} {width} {vocab} {cap:?} {dtype:?} {lay:?}");
             let rounded = |t: Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
@@ -49,17 +49,18 @@ fn check(
 
 fn head_matches_its_reference(device: &Device) -> Result<()> {
     for cap in [None, Some(15.0), Some(2.0), Some(500.0)] {
+        let dtypes = [DType::F32, DType::F64, DType::F16];
         let lays = [Lay::Plain, Lay::Offset, Lay::Gaps, Lay::Swapped];
-        check(device, &[1], 1, 2, cap, &lays)?;
-        check(device, &[3, 5], 7, 33, cap, &lays)?;
-        check(device, &[17], 64, 130, cap, &lays)?;
+        check(device, &[1], 1, 2, cap, (&dtypes, &lays))?;
+        check(device, &[3, 5], 7, 33, cap, (&dtypes, &lays))?;
+        check(device, &[17], 64, 130, cap, (&dtypes, &lays))?;
     }
     Ok(())
 }
 
 fn head_matches_its_reference_over_several_chunks(device: &Device) -> Result<()> {
     // 2²² logits a chunk: 64 rows of this vocabulary
-    check(device, &[70], 2, 65_536, Some(15.0), &[Lay::Plain])
+    check(device, &[70], 2, 65_536, Some(15.0), (&[DType::F32, DType::F64], &[Lay::Plain]))
 }
 
 fn gradients_carry_the_scale_and_add_to_what_is_there(device: &Device) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Products with weights and their accumulating gradients, against candle's matmul in f64.
 
 use crate::oracle::{Lay, assert_close, check_op, test_devices, tolerance, uniform};
-use candle_core::{DType, Device, Result};
+use candle_core::{DType, Device, Result, Tensor};
 use kernels::linear;
 
 test_devices!(linear_matches_its_reference, gradients_are_added_to_what_is_there);
@@ -22,15 +22,21 @@ fn linear_matches_its_reference(device: &Device) -> Result<()> {
     Ok(())
 }
 
+/// c + a·b in f64.
+fn sum(c: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let wide = |t: &Tensor| t.to_dtype(DType::F64)?.contiguous();
+    wide(c)? + wide(a)?.matmul(&wide(b)?)?
+}
+
 fn gradients_are_added_to_what_is_there(device: &Device) -> Result<()> {
-    for dtype in [DType::F32, DType::F64] {
+    for dtype in [DType::F32, DType::F64, DType::F16] {
         for lay in [Lay::Plain, Lay::Offset, Lay::Gaps, Lay::Swapped] {
             for (rows, inner, out) in SIZES {
                 let at = |shape: &[usize], seed| uniform(shape, seed).to_dtype(dtype)?.to_device(device);
                 let (x, w, dy) = (at(&[rows, inner], 1)?, at(&[out, inner], 2)?, at(&[rows, out], 3)?);
                 let (dx, dw) = (at(&[rows, inner], 4)?, at(&[out, inner], 5)?);
-                let want_dx = (&dx + dy.matmul(&w)?)?.to_dtype(DType::F64)?;
-                let want_dw = (&dw + dy.t()?.contiguous()?.matmul(&x)?)?.to_dtype(DType::F64)?;
+                let want_dx = sum(&dx, &dy, &w)?;
+                let want_dw = sum(&dw, &dy.t()?, &x)?;
                 linear::add_backward_input(&dx, &lay.of(&dy)?, &lay.of(&w)?)?;
                 linear::add_backward_weight(&dw, &lay.of(&x)?, &lay.of(&dy)?)?;
                 assert_close("dx", &dx, &want_dx, tolerance(dtype))?;

@@ -96,6 +96,7 @@ pub(crate) fn assert_close(what: &str, actual: &Tensor, expected: &Tensor, toler
 pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-11,
+        DType::F16 => 5e-3,
         _ => 2e-5,
     }
 }
@@ -112,7 +113,8 @@ pub(crate) fn gradients(
     tensors.iter().map(|t| grads.get(t).cloned().map_or_else(|| t.zeros_like(), Ok)).collect()
 }
 
-/// Holds `forward` and `backward` against `reference`, in every layout, f32 and f64.
+/// Holds `forward` and `backward` against `reference`, in every layout, in f32 and f64, and in f16 for the way that
+/// types without a fast implementation take.
 ///
 /// `backward` gets the inputs and dy, and returns one gradient for each input.
 pub(crate) fn check_op(
@@ -123,7 +125,7 @@ pub(crate) fn check_op(
     forward: impl Fn(&[Tensor]) -> Result<Tensor>,
     backward: impl Fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>,
 ) -> Result<()> {
-    for dtype in [DType::F32, DType::F64] {
+    for dtype in [DType::F32, DType::F64, DType::F16] {
         // the oracle sees the values after rounding to the tested type
         let rounded = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
         let exact: Vec<Tensor> = inputs.iter().map(rounded).collect::<Result<_>>()?;
