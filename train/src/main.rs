@@ -14,7 +14,7 @@ use optim::Optimizer;
 mod knobs {
     use super::PerProfile;
 
-    pub const STEP_TOKENS: PerProfile<usize> = PerProfile { full: 524288, laptop: 4096, smoke: 1024 }; // knob: pow2 512..1048576; tokens between two updates
+    pub const STEP_TOKENS: PerProfile<usize> = PerProfile { full: 524288, laptop: 2048, smoke: 1024 }; // knob: pow2 512..1048576; tokens between two updates
     pub const MICRO_ROWS: PerProfile<usize> = PerProfile { full: 128, laptop: 16, smoke: 8 }; // knob: pow2 1..256; rows of one forward and backward, where memory allows; changes speed, not what is learnt
 }
 use knobs::*;
