@@ -305,6 +305,9 @@ impl Task {
                 return wrong(format!("[{name}] timeout_s is 0, so it could never finish"));
             }
         }
+        if let Err(problem) = self.accept.check() {
+            return wrong(format!("[accept] {problem}"));
+        }
         if self.score.exam && (self.prepare.is_none() || self.fit.is_none()) {
             return wrong(
                 "[score] exam needs [prepare] and [fit]: rows are piped to a model that was trained".into(),

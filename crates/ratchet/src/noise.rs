@@ -146,9 +146,9 @@ pub const STATED_SMOKE: f64 = 0.03;
 const ENOUGH_DEGREES: u32 = 3;
 
 impl Noise {
-    /// A stated σ. Anything but a positive finite number states nothing.
+    /// A stated σ; 0 for a referee without noise. A negative or infinite figure states nothing.
     pub fn stated(sigma: f64) -> Self {
-        if sigma > 0.0 && sigma < f64::INFINITY {
+        if (0.0..f64::INFINITY).contains(&sigma) {
             Self { sigma, origin: Origin::Stated }
         } else {
             Self::unknown()

@@ -72,6 +72,24 @@ impl Default for Policy {
     }
 }
 
+impl Policy {
+    /// Refuses figures that no verdict could use; the error names the key and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        let amounts = [
+            ("min_delta", self.min_delta),
+            ("line_price", self.line_price),
+            ("slack", self.slack),
+            ("memory_price", self.memory_price),
+            ("memory_limit_gb", self.memory_limit_gb.unwrap_or(0.0)),
+            ("sigma", self.sigma.unwrap_or(0.0)),
+        ];
+        match amounts.iter().find(|(_, amount)| !(amount.is_finite() && *amount >= 0.0)) {
+            Some((key, amount)) => Err(format!("{key} is {amount}; it must be 0 or a positive number")),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A candidate's measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
@@ -213,102 +231,142 @@ fn over_memory(score: &Score, policy: &Policy) -> Option<Judged> {
 
 /// Judges a scored candidate against the champion, and notes the numbers used.
 fn compare(standing: &Scored, score: &Score, noise: &Noise, policy: &Policy, note: &mut Verdict) -> Judged {
-    let (goal, champion) = (policy.goal, &standing.score);
-    let mean = score.runs.mean();
-    let pairs = score.runs.count().min(champion.runs.count());
-    let delta = if pairs > 1 {
-        score.runs.differences(&champion.runs).sum::<f64>() / f64::from(pairs)
-    } else {
-        // One run against all that the champion has: its mean is worth more than its first run, which may
-        // have become champion by luck.
-        mean - champion.runs.mean()
-    };
-    let gain = gain_over(goal, 0.0, delta);
-    let lines = score.lines as i64 - champion.lines as i64;
-    note.delta = Some(delta);
-    note.pairs = pairs;
-    note.lines_added = Some(lines);
+    let weighed = Weighed::new(standing, score, noise, policy);
+    note.delta = Some(weighed.delta);
+    note.pairs = weighed.pairs;
+    note.lines_added = Some(weighed.lines);
     if policy.rule == Rule::Strict {
         note.gain_needed = Some(0.0);
-        return if gain > 0.0 {
-            (Decision::Keep, "improved", format!("{}, and any gain keeps", by(goal, gain)))
+        let better = by(policy.goal, weighed.gain);
+        return if weighed.gain > 0.0 {
+            (Decision::Keep, "improved", format!("{better}, and any gain keeps"))
         } else {
-            (Decision::Discard, "worse", by(goal, gain))
+            (Decision::Discard, "worse", better)
         };
     }
+    note.standard_error = Some(weighed.error);
+    note.gain_needed = Some(weighed.price + weighed.bar);
+    note.slack = Some(weighed.slack);
+    None.or_else(|| weighed.improved())
+        .or_else(|| weighed.simplified())
+        .or_else(|| weighed.open())
+        .unwrap_or_else(|| weighed.lost())
+}
 
-    let sigma = noise.sigma().unwrap_or(0.0);
-    let more_runs = pairs <= policy.max_replicates;
-    let blind = noise.sigma().is_none() && more_runs; // nothing can be decided for good yet
-    let runs = |score: &Score| f64::from(score.runs.count());
-    let error = if pairs > 1 {
-        sigma * (2.0 / f64::from(pairs)).sqrt()
-    } else {
-        sigma * (1.0 / runs(score) + 1.0 / runs(champion)).sqrt()
-    };
-    let memory_price = policy.memory_price * (score.memory_gb - champion.memory_gb).max(0.0);
-    let price = policy.line_price * sigma * lines.max(0) as f64 + memory_price;
-    let noise_explains = KEEP_ERRORS * error;
-    let net = gain - price;
-    let bar = noise_explains.max(policy.min_delta);
-    let slack = policy.slack * sigma;
-    note.standard_error = Some(error);
-    note.gain_needed = Some(price + bar);
-    note.slack = Some(slack);
-    let basis = format!(
-        "σ {}, {pairs} {}",
-        noise.sigma().map_or("unknown".to_owned(), figure),
-        if pairs == 1 { "run" } else { "pairs of runs" }
-    );
+/// A candidate's figures against its champion's; gains are positive when better, whichever the goal.
+struct Weighed {
+    goal: Goal,
+    delta: f64,
+    gain: f64,
+    lines: i64,
+    pairs: u32,
+    sigma: f64,
+    /// No σ yet, and runs left to get one: nothing can be decided for good.
+    blind: bool,
+    more_runs: bool,
+    /// Standard error of the gain.
+    error: f64,
+    /// What added lines and memory cost.
+    price: f64,
+    /// The net gain asked for.
+    bar: f64,
+    min_delta: f64,
+    slack: f64,
+    best: f64,
+    /// How far behind the best estimate, memory's price included.
+    behind: f64,
+    /// Leeway of the candidate's own mean.
+    leeway: f64,
+}
 
-    if net > 0.0 && net >= bar && !blind {
-        let reason = format!("{}, more than the {} needed ({basis})", by(goal, gain), figure(price + bar));
-        return (Decision::Keep, "improved", reason);
+impl Weighed {
+    fn new(standing: &Scored, score: &Score, noise: &Noise, policy: &Policy) -> Self {
+        let (goal, champion) = (policy.goal, &standing.score);
+        let runs = [score, champion].map(|score| f64::from(score.runs.count()));
+        let pairs = score.runs.count().min(champion.runs.count());
+        let sigma = noise.sigma().unwrap_or(0.0);
+        let (delta, error) = if pairs > 1 {
+            let sum: f64 = score.runs.differences(&champion.runs).sum();
+            (sum / f64::from(pairs), sigma * (2.0 / f64::from(pairs)).sqrt())
+        } else {
+            // One run against all that the champion has: its mean is worth more than its first run, which may
+            // have become champion by luck.
+            (score.runs.mean() - champion.runs.mean(), sigma * (1.0 / runs[0] + 1.0 / runs[1]).sqrt())
+        };
+        let lines = score.lines as i64 - champion.lines as i64;
+        let memory_price = policy.memory_price * (score.memory_gb - champion.memory_gb).max(0.0);
+        let more_runs = pairs <= policy.max_replicates;
+        Self {
+            goal,
+            delta,
+            gain: gain_over(goal, 0.0, delta),
+            lines,
+            pairs,
+            sigma,
+            blind: noise.sigma().is_none() && more_runs,
+            more_runs,
+            error,
+            price: policy.line_price * sigma * lines.max(0) as f64 + memory_price,
+            bar: (KEEP_ERRORS * error).max(policy.min_delta),
+            min_delta: policy.min_delta,
+            slack: policy.slack * sigma,
+            best: standing.best,
+            behind: memory_price - gain_over(goal, standing.best, score.runs.mean()),
+            leeway: SIMPLER_ERRORS * sigma / runs[0].sqrt(),
+        }
     }
 
-    let behind = memory_price - gain_over(goal, standing.best, mean);
-    let own = SIMPLER_ERRORS * sigma / f64::from(score.runs.count()).sqrt();
-    let simpler = lines < 0 && !blind;
-    // A single lucky run is no proof; where runs do not differ at all it is.
-    let proven = !more_runs || ((pairs > 1 || sigma == 0.0) && behind + own <= slack);
-    if simpler && proven && behind <= slack {
-        let reason = format!(
-            "{} lines fewer, and {} (best {}, slack {}, {basis})",
-            -lines,
-            if behind > 0.0 { format!("only {} behind the best", figure(behind)) } else { by(goal, gain) },
-            figure(standing.best),
-            figure(slack)
-        );
-        return (Decision::Keep, "simplified", reason);
+    fn net(&self) -> f64 {
+        self.gain - self.price
     }
 
-    let grey = if blind {
-        net > 0.0
-    } else {
-        net >= GREY_ERRORS * error && net + noise_explains >= policy.min_delta
-    };
-    let simpler_open = lines < 0 && behind - own <= slack;
-    let runs_differ = blind || error > 0.0;
-    if more_runs && runs_differ && (grey && net > 0.0 || simpler_open) {
-        let reason = format!("{}; more runs have to settle it ({basis})", by(goal, gain));
-        return (Decision::Replicate(pairs + 1), "open", reason);
+    fn improved(&self) -> Option<Judged> {
+        let clear = self.net() > 0.0 && self.net() >= self.bar && !self.blind;
+        let needed = figure(self.price + self.bar);
+        clear.then(|| (Decision::Keep, "improved", self.say(&format!(", more than the {needed} needed"))))
     }
 
-    let (ground, reason) = if gain <= 0.0 {
-        ("worse", format!("{} ({basis})", by(goal, gain)))
-    } else if gain >= bar {
-        (
-            "price",
-            format!(
-                "{}, less than the {} that {lines} added lines and memory have to bring ({basis})",
-                by(goal, gain),
-                figure(price + bar)
-            ),
-        )
-    } else {
-        ("within_noise", format!("{}, within the {} needed ({basis})", by(goal, gain), figure(bar)))
-    };
-    (Decision::Discard, ground, reason)
+    fn simplified(&self) -> Option<Judged> {
+        // A single lucky run is no proof; where runs do not differ at all it is.
+        let several = (self.pairs > 1 || self.sigma == 0.0) && self.behind + self.leeway <= self.slack;
+        let proven = !self.blind && (several || !self.more_runs);
+        (self.lines < 0 && proven && self.behind <= self.slack).then(|| {
+            let (lines, slack) = (-self.lines, figure(self.slack));
+            let simpler =
+                format!("; {lines} lines fewer, and within {slack} of the best, {}", figure(self.best));
+            (Decision::Keep, "simplified", self.say(&simpler))
+        })
+    }
+
+    fn open(&self) -> Option<Judged> {
+        let noise_explains = KEEP_ERRORS * self.error;
+        let grey = self.net() > 0.0
+            && (self.blind
+                || self.net() >= GREY_ERRORS * self.error && self.net() + noise_explains >= self.min_delta);
+        let simpler = self.lines < 0 && self.behind - self.leeway <= self.slack;
+        let runs_differ = self.blind || self.error > 0.0;
+        (self.more_runs && runs_differ && (grey || simpler))
+            .then(|| (Decision::Replicate(self.pairs + 1), "open", self.say("; more runs have to settle it")))
+    }
+
+    fn lost(&self) -> Judged {
+        let (outcome, why) = if self.gain <= 0.0 {
+            ("worse", String::new())
+        } else if self.gain >= self.bar {
+            let needed = figure(self.price + self.bar);
+            ("price", format!(", less than the {needed} that {} added lines and memory ask for", self.lines))
+        } else {
+            ("within_noise", format!(", within the {} needed", figure(self.bar)))
+        };
+        (Decision::Discard, outcome, self.say(&why))
+    }
+
+    /// One sentence: the difference, what follows from it, and what that rests on.
+    fn say(&self, what_follows: &str) -> String {
+        let sigma = if self.blind { "unknown".to_owned() } else { figure(self.sigma) };
+        let runs = if self.pairs == 1 { "1 run".to_owned() } else { format!("{} pairs of runs", self.pairs) };
+        format!("{}{what_follows} (σ {sigma}, {runs})", by(self.goal, self.gain))
+    }
 }
 
 /// How much better `new` is than `old`: positive is better, whichever the goal.

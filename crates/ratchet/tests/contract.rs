@@ -23,6 +23,10 @@ fn an_unknown_section_or_key_is_named_with_its_line() {
     wrong(&toy, &["ruel"]);
     toy.write("ratchet.toml", &task.replace("timeout_s = 20", "timeout_s = \"soon\""));
     wrong(&toy, &["line 11", "soon"]);
+    toy.write("ratchet.toml", &task.replace("rule = \"strict\"", "sigma = -1.0"));
+    wrong(&toy, &["sigma is -1"]);
+    toy.write("ratchet.toml", &task.replace("rule = \"strict\"", "min_delta = nan"));
+    wrong(&toy, &["min_delta is NaN"]);
     toy.write("ratchet.toml", &task.replace("[metric]", "[metric"));
     wrong(&toy, &["ratchet.toml"]);
 }

@@ -5,7 +5,7 @@ use std::{fs, time::Instant};
 use crate::toy::{Toy, alive};
 
 fn quick() -> Toy {
-    Toy::with(|task| task.replace("timeout_s = 20", "timeout_s = 1"))
+    Toy::with(|task| task.replace("timeout_s = 20", "timeout_s = 3"))
 }
 
 #[test]
@@ -14,9 +14,9 @@ fn a_score_that_hangs_is_ended_and_a_crash() {
     let begin = Instant::now();
     let line = toy.attempt("hang");
     assert_eq!(line["status"], "crash");
-    assert!(begin.elapsed().as_secs() < 30, "a limit of one second took {:?}", begin.elapsed());
+    assert!(begin.elapsed().as_secs() < 30, "a limit of three seconds took {:?}", begin.elapsed());
     let reason = line["reason"].as_str().unwrap();
-    assert!(reason.contains("1 s") || reason.contains("time"), "{reason}");
+    assert!(reason.contains("3 s") || reason.contains("time"), "{reason}");
     assert_eq!(toy.attempt("6")["status"], "keep", "the loop goes on");
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything here takes, on a machine with other things to do.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The referee. Scores `(x − 3)² + 1`; words in the place of the number make it misbehave. Its argument is
 /// the user's root, where tests leave and find files.
