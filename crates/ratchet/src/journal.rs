@@ -198,10 +198,7 @@ impl History {
             Event::RunStarted { .. } => self.last_stop = None,
             Event::RunEnded { reason, .. } => self.last_stop = Some(reason),
             Event::NoProposal { .. } => self.attempts += 1,
-            Event::Opened { trial, .. } => {
-                self.open = Some(trial);
-                self.attempts += 1;
-            }
+            Event::Opened { trial, .. } => self.open = Some(trial),
             Event::Abandoned { .. } => self.open = None,
             Event::Replicated { trial, value: Some(value), seconds, counts: true, .. } => {
                 if let Some(record) = self.trials.iter_mut().find(|record| record.trial == trial) {
@@ -214,6 +211,7 @@ impl History {
             Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {
                 self.open = None;
+                self.attempts += 1;
                 if record.status == Status::Keep {
                     let before = self.champion().and_then(|champion| champion.commit.clone());
                     self.behind = before.or_else(|| self.init.as_ref().map(|init| init.base.clone()));
@@ -268,7 +266,7 @@ impl History {
         self.trials.last().map_or(1, |record| record.trial + 1)
     }
 
-    /// Proposals so far, whatever came of them.
+    /// Proposals so far that came to an end, a trial or not. An abandoned one is made again.
     pub fn attempts(&self) -> u64 {
         self.attempts
     }
@@ -499,6 +497,7 @@ pub(crate) mod tests {
         history.apply(Event::Opened { trial: 2, parent: Some(1), commit: String::new() });
         history.apply(Event::Abandoned { trial: 2, reason: "killed".into() });
         assert_eq!((history.open(), history.next_trial()), (None, 2));
+        assert_eq!(history.attempts(), 1, "the same proposal is made again");
     }
 
     #[test]

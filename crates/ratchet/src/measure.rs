@@ -279,7 +279,7 @@ fn failed(phase: &str, ended: &Ended) -> Option<Failure> {
         }
         End::TimedOut => format!("{phase}_timed_out"),
         // nobody else sends KILL to a trial but the kernel that has no memory left
-        End::Killed(9) => "out_of_memory".to_owned(),
+        End::Killed(9) | End::Exited(137) => "out_of_memory".to_owned(), // 137: a shell saw its child killed
         End::Exited(124) => format!("{phase}_timed_out"), // the contest's own watchdog, and `timeout`
         End::Exited(_) | End::Killed(_) => format!("{phase}_failed"),
     };

@@ -71,6 +71,12 @@ pub fn gpu_name() -> Option<String> {
     })
 }
 
+/// The kernel driver's version line.
+pub fn gpu_driver() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    text.lines().next().map(|line| line.trim().to_owned())
+}
+
 impl Setting {
     /// Chooses the profile, given what the user asked for and what the tag is fixed to.
     ///

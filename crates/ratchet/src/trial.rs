@@ -27,6 +27,7 @@ use crate::{
     progress::{Observer, Phase, Progress, Stopwatch},
     runlog::plain,
     session::Session,
+    setting::gpu_driver,
     state::write_new,
     verdict::{Crash, Decision, Outcome, Policy, Score, Scored, Verdict, verdict},
 };
@@ -113,6 +114,8 @@ impl Session {
             "lockfile": sha256_file(&lock).ok(),
             "data": self.setting.data_fingerprint(),
             "cache": self.setting.cache_root().map(|root| json!({ CACHE_ENV: root })),
+            "gpu_driver": gpu_driver(),
+            "program": sha256_file(&self.state.root().join("program.md")).ok(),
             "seed": seed(self.tag.as_str(), 0),
         });
         write_new(&dir.join("env.json"), &pretty(&env))?;

@@ -100,11 +100,20 @@ fn print(text: &str) -> Result<ExitCode> {
 /// The flag that the first Ctrl-C, TERM or hang-up sets; a second one ends the program at once.
 fn stop_flag() -> Result<StopFlag> {
     let stop = StopFlag::default();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    // one that is ignored was ignored on purpose: by nohup, or by a shell for what runs in its background
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.shared())?;
         signal_hook::flag::register(signal, stop.shared())?;
     }
     Ok(stop)
+}
+
+/// Whether this process was started with `signal` ignored; false where the kernel does not say.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 fn open(root: &Path, asked: &Asked) -> Result<(Session, Screen)> {

@@ -51,7 +51,7 @@ impl Screen {
         bar.set_style(
             ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
-        bar.reset_elapsed();
+        bar.reset(); // also after it was cleared, and its clock with it
         bar.set_message(text);
         bar.enable_steady_tick(Duration::from_millis(100));
     }
