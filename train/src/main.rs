@@ -71,14 +71,14 @@ impl Contestant for Gpt {
 }
 
 /// Rows of a micro-step and their number: at most `wanted` rows and `fitting` in memory, `step_rows` in all.
-fn micro_batch(step_rows: usize, wanted: usize, fitting: usize) -> (usize, usize) {
+pub fn micro_batch(step_rows: usize, wanted: usize, fitting: usize) -> (usize, usize) {
     let limit = wanted.min(fitting).clamp(1, step_rows);
     let rows = (1..=limit).rev().find(|&rows| step_rows.is_multiple_of(rows)).unwrap_or(1);
     (rows, step_rows / rows)
 }
 
 /// Rows whose activations fit in `free` bytes beside the weights, about.
-fn rows_in(c: &Config, device: &Device, free: u64) -> usize {
+pub fn rows_in(c: &Config, device: &Device, free: u64) -> usize {
     let tables = 2 + c.depth().div_ceil(model::VALUE_EVERY);
     let weights = c.width * (tables * c.vocab + c.depth() * c.width * (4 + 2 * MLP_RATIO));
     // kept per token: a layer's inputs and outputs, and about one layer's gradients

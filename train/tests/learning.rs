@@ -5,6 +5,7 @@ use tape::Tape;
 
 use crate::train::model::{Config, Gpt};
 use crate::train::optim::Optimizer;
+use crate::train::{micro_batch, rows_in};
 use crate::{CPU, ids, rng};
 
 /// Losses of `steps` steps on one batch of a repeated phrase.
@@ -64,4 +65,24 @@ fn the_full_model_has_the_published_number_of_parameters() {
     assert_eq!(about.num_params, 50_332_176);
     assert!((about.flops_per_token * 1.65e6 / 989.5e12 - 0.398).abs() < 0.002, "{about:?}");
     assert_eq!(c.windows, [1024, 1024, 1024, 2048, 1024, 1024, 1024, 2048]);
+}
+
+#[test]
+fn a_micro_batch_that_does_not_fit_shrinks_and_a_step_keeps_its_rows() {
+    for (step_rows, wanted, fitting) in
+        [(256, 128, 200), (256, 128, 60), (256, 128, 0), (12, 16, 7), (7, 4, 9)]
+    {
+        let (rows, steps) = micro_batch(step_rows, wanted, fitting);
+        assert_eq!(rows * steps, step_rows);
+        assert!(rows <= wanted && rows <= fitting.max(1), "{rows} rows of {wanted}, {fitting} fit");
+    }
+    assert_eq!(micro_batch(256, 128, 200), (128, 2), "what fits is taken whole");
+}
+
+#[test]
+fn a_card_of_24_gb_takes_fewer_rows_than_one_of_80() {
+    // published: 128 rows of the full model take 45 GB; the estimate is for f32, twice that
+    let c = Config::new(Profile::Full);
+    let [small, large] = [24, 80].map(|gb| rows_in(&c, &CPU, gb << 30));
+    assert!((15..=40).contains(&small) && (60..=130).contains(&large), "{small}, {large}");
 }
