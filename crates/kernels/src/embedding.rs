@@ -18,7 +18,7 @@ pub fn forward(w: &Tensor, ids: &Tensor) -> Result<Tensor> {
     fast_or!(w, T => cpu_forward::<T>(w, ids), reference(w, ids))
 }
 
-/// dw[ids] += dy in place; dw: (V, C), ids: (…) u32, dy: (…, C).
+/// `dw[ids] += dy` in place; dw: (V, C), ids: (…) u32, dy: (…, C).
 ///
 /// Each row of dw adds its tokens in the order they stand in `ids`, whatever the number of threads.
 pub fn add_backward(dw: &Tensor, ids: &Tensor, dy: &Tensor) -> Result<()> {

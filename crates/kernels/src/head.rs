@@ -1,6 +1,6 @@
 //! Head, soft cap and cross-entropy in one: logits exist for a chunk of rows at a time, never all of them.
 //!
-//! z = x·Wᵀ; capped: z ← cap·tanh(z/cap); loss = mean over rows of ln Σ exp z − z[target]. The gradients are
+//! z = x·Wᵀ; capped: z ← cap·tanh(z/cap); loss = mean over rows of ln Σ exp z − `z[target]`. The gradients are
 //! made on the way: while a chunk's logits are at hand, making them costs no second product with W.
 
 use crate::composed::{fast_or, widen};
@@ -187,7 +187,7 @@ impl<T: Real> Pass<'_, T> {
 
 /// Cross-entropy of one row of logits z with `capped(z)` = (c, dc/dz), c rising with z.
 ///
-/// With a weight, the row becomes weight·d loss/dz = weight·(softmax(c) − [target])·dc/dz.
+/// With a weight, the row becomes weight·d loss/dz = weight·(softmax(c) − onehot(target))·dc/dz.
 #[inline(always)]
 fn entropy<T: Real>(row: &mut [T], target: usize, weight: Option<f64>, capped: impl Fn(T) -> (T, T)) -> f64 {
     let highest = capped(largest(row)).0;

@@ -28,15 +28,6 @@ pub fn backward_input(dy: &Tensor, w: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// dx += dy·W in place; dx: (…, in).
-pub fn add_backward_input(dx: &Tensor, dy: &Tensor, w: &Tensor) -> Result<()> {
-    check(dy, w, D::Minus2)?;
-    check(dx, w, D::Minus1)?;
-    fast_or!(dy, T => cpu_add_input::<T>(dx, dy, w), {
-        overwrite(dx, &(dx + backward_input(dy, w)?.to_dtype(dx.dtype())?)?)
-    })
-}
-
 /// x: (…, in), dy: (…, out) → dW = dyᵀ·x: (out, in).
 pub fn backward_weight(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
     check_rows(x, dy)?;
@@ -92,19 +83,6 @@ fn cpu_product<T: Real>(x: &Tensor, w: &Tensor, transposed: bool) -> Result<Tens
     let mut shape = x.dims().to_vec();
     *shape.last_mut().expect("checked") = last;
     tensor(product(Matrix::new(&xs, rows, inner), w, ALL_THREADS), &shape)
-}
-
-fn cpu_add_input<T: Real>(dx: &Tensor, dy: &Tensor, w: &Tensor) -> Result<()> {
-    let (dy, w) = (dy.contiguous()?, w.contiguous()?);
-    apart("linear", &[dx], &[&dy, &w])?;
-    let (dys, ws) = (elements::<T>("linear", &dy)?, elements::<T>("linear", &w)?);
-    let (out, inner) = w.dims2()?;
-    let rows = dys.len() / out.max(1);
-    modify::<T, _>("linear", dx, |dx| {
-        let (dy, w) = (Matrix::new(&dys, rows, out), Matrix::new(&ws, out, inner));
-        add_product(Panel::new(dx, inner), T::ONE, T::ONE, dy, w, ALL_THREADS);
-        Ok(())
-    })
 }
 
 fn cpu_weight<T: Real>(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
