@@ -230,7 +230,7 @@ impl Toy {
     pub(crate) fn at_the_gate(&self, args: &[&str]) -> Running {
         let mut running = Running(self.command(args).spawn().unwrap());
         let begin = Instant::now();
-        while !self.path("started").exists() {
+        while !fs::read_to_string(self.path("started")).is_ok_and(|pid| pid.ends_with('\n')) {
             if let Some(status) = running.0.try_wait().unwrap() {
                 panic!("ended before its referee began: {status}, {}", running.ended("ratchet").stderr);
             }
@@ -313,7 +313,8 @@ impl Ran {
 
 /// Whether a process is there and no zombie.
 pub(crate) fn alive(pid: &str) -> bool {
-    fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
+    let pid: u32 = pid.trim().parse().expect("a process id");
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// The keys of a JSON object, sorted.
