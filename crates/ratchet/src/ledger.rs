@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     journal::{Status, TrialRecord},
     runlog::plain,
-    state::write_atomic,
+    state::write_atomic_via,
 };
 
 /// Characters of a description that stand in the table.
@@ -65,13 +65,13 @@ pub fn table(metric: &str, trials: &[TrialRecord]) -> Result<Vec<u8>> {
         .map_err(|error| Error::internal("could not write the results").because(error.to_string()))
 }
 
-/// Writes the table, whole or not at all; does nothing when it stands there already.
-pub fn write(path: &Path, metric: &str, trials: &[TrialRecord]) -> Result<()> {
+/// Writes the table, whole or not at all, by way of a file in `staging`; does nothing when it stands there already.
+pub fn write(staging: &Path, path: &Path, metric: &str, trials: &[TrialRecord]) -> Result<()> {
     let table = table(metric, trials)?;
     if std::fs::read(path).is_ok_and(|old| old == table) {
         return Ok(());
     }
-    write_atomic(path, &table)
+    write_atomic_via(staging, path, &table)
 }
 
 #[cfg(test)]
@@ -99,10 +99,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.tsv");
         let trials = [record(1, Status::Keep, Some(1.0))];
-        write(&path, "loss", &trials).unwrap();
+        write(dir.path(), &path, "loss", &trials).unwrap();
         let first = std::fs::read(&path).unwrap();
         std::fs::write(&path, "edited").unwrap();
-        write(&path, "loss", &trials).unwrap();
+        write(dir.path(), &path, "loss", &trials).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), first);
     }
 }

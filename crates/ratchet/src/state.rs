@@ -244,15 +244,26 @@ impl TagDir {
 
 /// Replaces a file whole or not at all, durably.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_atomic_via(path.parent().unwrap_or(Path::new(".")), path, bytes)
+}
+
+/// As [`write_atomic`], with the unfinished file in another folder: a kill in between leaves nothing in the
+/// user's. Falls back on the file's own folder where the two are on different file systems.
+pub fn write_atomic_via(staging: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).doing("write beside", path)?;
+    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(staging).doing("write", path)?;
     file.write_all(bytes).doing("write", path)?;
     file.as_file().sync_all().doing("sync", path)?;
     let mode =
         fs::metadata(path).map_or(0o644, |old| std::os::unix::fs::PermissionsExt::mode(&old.permissions()));
     fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(mode))
         .doing("write", path)?;
-    file.persist(path).map_err(|error| error.error).doing("replace", path)?;
+    match file.persist(path) {
+        Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices && staging != dir => {
+            return write_atomic(path, bytes);
+        }
+        persisted => persisted.map_err(|error| error.error).doing("replace", path)?,
+    };
     File::open(dir).and_then(|dir| dir.sync_all()).doing("sync the folder of", path)
 }
 

@@ -405,7 +405,12 @@ impl Session {
             ended: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
         };
         self.journal.append(Event::Closed(Box::new(record.clone())))?;
-        ledger::write(&self.state.results(), &self.task.metric.name, self.history().trials())?;
+        ledger::write(
+            &self.state.dir(),
+            &self.state.results(),
+            &self.task.metric.name,
+            self.history().trials(),
+        )?;
         if status == Status::Keep {
             if commit != before {
                 self.repo.advance_branch(&self.tag, before, commit)?;

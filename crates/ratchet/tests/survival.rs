@@ -22,17 +22,18 @@ fn sound(toy: &Toy, rows_before: usize) -> usize {
     for (commit, row) in lineage.iter().zip(&kept[1..]) {
         assert!(commit.starts_with(&row["commit"]), "{commit} {row:?}");
     }
-    assert_eq!(toy.x(), "10", "the user's file");
-    assert_eq!(
-        toy.git(&["status", "--porcelain"]).lines().filter(|l| !l.ends_with("results.tsv")).count(),
-        0
-    );
+    assert!(toy.x().starts_with("10"), "the user's file");
+    let changed = toy.git(&["status", "--porcelain"]);
+    let changed: Vec<&str> = changed.lines().filter(|line| !line.ends_with(" results.tsv")).collect();
+    assert!(changed.is_empty(), "{changed:?}");
     rows.len()
 }
 
 #[test]
 fn kill_9_at_any_time_loses_nothing() {
     let toy = Toy::new();
+    toy.write("cand/x.txt", "x = 10.0 # knob: lin -20..20\n"); // 401 places, enough for every round
+    toy.commit("finer");
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
     let mut rng = StdRng::seed_from_u64(std::process::id().into());
     let mut rows = 2;
