@@ -29,6 +29,8 @@ use crate::{
 const KEPT: usize = 2;
 /// Larger target directories are not copied.
 const LARGEST: u64 = 6 << 30;
+/// Marks a target directory whose dependencies are stored.
+const SETTLED: &str = ".dependencies-stored";
 /// What a message handed back to a proposer may hold.
 const MESSAGE_LINES: usize = 60;
 const MESSAGE_BYTES: usize = 4000;
@@ -60,9 +62,12 @@ pub fn build(
             file.set_modified(now).doing("touch", &full)?;
         }
     }
-    let fresh = !place.target.exists();
-    let store = warm_store(task, setting, place);
-    let warmed = fresh && store.as_deref().is_some_and(|store| warm_up(store, &place.target));
+    // once a tag: what it is compiled with cannot change within one
+    let settled = place.target.join(SETTLED);
+    let store = if settled.exists() { None } else { warm_store(task, setting, place) };
+    if let Some(store) = store.as_deref().filter(|_| !place.target.exists()) {
+        warm_up(store, &place.target);
+    }
     fs::create_dir_all(&place.target).doing("create the target directory", &place.target)?;
     let mut log = RunLog::create(log_path);
     let mut env = place.env(setting);
@@ -86,8 +91,9 @@ pub fn build(
         }
     }
     place.copy_binaries(task)?;
-    if let (true, false, Some(store)) = (fresh, warmed, &store) {
-        keep_warm(&place.target, store); // costs a new tag some minutes at most, if it cannot be written
+    if let Some(store) = &store {
+        keep_warm(&place.target, store); // costs the next tag some minutes at most, if it cannot be written
+        fs::write(&settled, "").doing("write", &settled)?;
     }
     Ok(Ok(()))
 }
@@ -131,16 +137,14 @@ fn warm_store(task: &Task, setting: &Setting, place: &Place) -> Option<PathBuf> 
     Some(Cache::root().ok()?.join("targets").join(&hex(&hash.finalize())[..24]))
 }
 
-/// Fills a fresh target directory from the store; whether it could.
-fn warm_up(store: &Path, target: &Path) -> bool {
-    if store.exists() && copy_tree(store, target).is_ok() {
-        return true;
+/// Fills a fresh target directory from the store, if it is there.
+fn warm_up(store: &Path, target: &Path) {
+    if store.exists() && copy_tree(store, target).is_err() {
+        let _ = fs::remove_dir_all(target); // half a copy is worse than none
     }
-    let _ = fs::remove_dir_all(target); // half a copy is worse than none
-    false
 }
 
-/// Stores a target directory for the next tag, whole or not at all.
+/// Stores a target directory for the next tag, whole or not at all; does nothing when one is there.
 fn keep_warm(target: &Path, store: &Path) {
     let Some(folder) = store.parent() else { return };
     if store.exists() || size(target) > LARGEST || fs::create_dir_all(folder).is_err() {

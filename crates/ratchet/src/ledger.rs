@@ -1,12 +1,10 @@
 //! `results.tsv`, a projection of the journal for people and for readers of such files.
 
-use std::path::Path;
-
 use crate::{
     error::{Error, Result},
     journal::{Status, TrialRecord},
     runlog::plain,
-    state::write_atomic_via,
+    state::{State, replace},
 };
 
 /// Characters of a description that stand in the table.
@@ -65,13 +63,13 @@ pub fn table(metric: &str, trials: &[TrialRecord]) -> Result<Vec<u8>> {
         .map_err(|error| Error::internal("could not write the results").because(error.to_string()))
 }
 
-/// Writes the table, whole or not at all, by way of a file in `staging`; does nothing when it stands there already.
-pub fn write(staging: &Path, path: &Path, metric: &str, trials: &[TrialRecord]) -> Result<()> {
-    let table = table(metric, trials)?;
-    if std::fs::read(path).is_ok_and(|old| old == table) {
+/// Writes the table, whole or not at all; does nothing when it stands there already.
+pub fn write(state: &State, metric: &str, trials: &[TrialRecord]) -> Result<()> {
+    let (path, table) = (state.results(), table(metric, trials)?);
+    if std::fs::read(&path).is_ok_and(|old| old == table) {
         return Ok(());
     }
-    write_atomic_via(staging, path, &table)
+    replace(&path, &state.dir().join("results.tsv.new"), &table)
 }
 
 #[cfg(test)]
@@ -97,12 +95,14 @@ mod tests {
     #[test]
     fn a_lost_or_edited_table_is_written_again() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("results.tsv");
+        let state = State::new(dir.path());
+        state.create().unwrap();
+        let path = state.results();
         let trials = [record(1, Status::Keep, Some(1.0))];
-        write(dir.path(), &path, "loss", &trials).unwrap();
+        write(&state, "loss", &trials).unwrap();
         let first = std::fs::read(&path).unwrap();
         std::fs::write(&path, "edited").unwrap();
-        write(dir.path(), &path, "loss", &trials).unwrap();
+        write(&state, "loss", &trials).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), first);
     }
 }

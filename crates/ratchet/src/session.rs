@@ -149,7 +149,7 @@ impl Session {
         }
         worktree.restore(champion, &champion_files)?;
         save_foreign_results(&state, observer)?;
-        ledger::write(&state.dir(), &state.results(), &task.metric.name, journal.history().trials())?;
+        ledger::write(&state, &task.metric.name, journal.history().trials())?;
         state.set_current(&tag)?;
         let mut session = Self {
             task,

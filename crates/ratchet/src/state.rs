@@ -242,28 +242,23 @@ impl TagDir {
     }
 }
 
-/// Replaces a file whole or not at all, durably.
+/// Replaces a file of `.ratchet/` whole or not at all, durably. The caller holds the lock.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_atomic_via(path.parent().unwrap_or(Path::new(".")), path, bytes)
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    replace(path, &path.with_file_name(name), bytes)
 }
 
-/// As [`write_atomic`], with the unfinished file in another folder: a kill in between leaves nothing in the
-/// user's. Falls back on the file's own folder where the two are on different file systems.
-pub fn write_atomic_via(staging: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+/// The same by way of a file elsewhere, so that a kill half-way leaves nothing beside `path`.
+pub fn replace(path: &Path, via: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = create_new(via).doing("write", via)?;
+    file.write_all(bytes).doing("write", via)?;
+    file.sync_all().doing("sync", via)?;
+    if let Ok(old) = fs::metadata(path) {
+        file.set_permissions(old.permissions()).doing("write", via)?;
+    }
+    fs::rename(via, path).doing("replace", path)?;
     let dir = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(staging).doing("write", path)?;
-    file.write_all(bytes).doing("write", path)?;
-    file.as_file().sync_all().doing("sync", path)?;
-    let mode =
-        fs::metadata(path).map_or(0o644, |old| std::os::unix::fs::PermissionsExt::mode(&old.permissions()));
-    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(mode))
-        .doing("write", path)?;
-    match file.persist(path) {
-        Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices && staging != dir => {
-            return write_atomic(path, bytes);
-        }
-        persisted => persisted.map_err(|error| error.error).doing("replace", path)?,
-    };
     File::open(dir).and_then(|dir| dir.sync_all()).doing("sync the folder of", path)
 }
 

@@ -405,12 +405,7 @@ impl Session {
             ended: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
         };
         self.journal.append(Event::Closed(Box::new(record.clone())))?;
-        ledger::write(
-            &self.state.dir(),
-            &self.state.results(),
-            &self.task.metric.name,
-            self.history().trials(),
-        )?;
+        ledger::write(&self.state, &self.task.metric.name, self.history().trials())?;
         if status == Status::Keep {
             if commit != before {
                 self.repo.advance_branch(&self.tag, before, commit)?;
@@ -450,7 +445,9 @@ impl Session {
             if RECORDS.iter().any(|record| name == *record) {
                 continue;
             }
-            if status == Status::Keep {
+            if status != Status::Keep && name == "bin" {
+                fs::remove_dir_all(entry.path()).doing("remove", &entry.path())?;
+            } else if status == Status::Keep {
                 fs::create_dir_all(&model).doing("create", &model)?;
                 let to = model.join(&name);
                 if to.is_dir() {
