@@ -257,7 +257,12 @@ pub fn replace(path: &Path, via: &Path, bytes: &[u8]) -> Result<()> {
     if let Ok(old) = fs::metadata(path) {
         file.set_permissions(old.permissions()).doing("write", via)?;
     }
-    fs::rename(via, path).doing("replace", path)?;
+    match fs::rename(via, path) {
+        // `.ratchet/` may be a link to a larger disk; the journal can make the table again
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => fs::write(path, bytes),
+        renamed => renamed,
+    }
+    .doing("replace", path)?;
     let dir = path.parent().unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).doing("sync the folder of", path)
 }
