@@ -4,11 +4,7 @@
 //! then `opened`, then (after the runs) the kept commit's ref, then `closed`, then `results.tsv`, then the
 //! branch, then the worktree. Whatever is missing is made good from the journal by the next start.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{fs, path::PathBuf, time::Instant};
 
 use prepare::{cache::CACHE_ENV, manifest::sha256_file};
 use serde_json::json;
@@ -19,17 +15,17 @@ use crate::{
     commands::{Place, seed},
     error::{Doing, Error, Result},
     fingerprint::{Snapshot, difference},
-    git::{Files, Oid},
-    journal::{Event, Status, TrialRecord, mean},
+    git::Files,
+    history::mean,
+    journal::{Event, Status, TrialRecord},
     ledger,
     measure::{Bench, Failure, Measured},
-    noise::{Noise, Replicates, Runs},
     progress::{Observer, Phase, Progress, Stopwatch},
     runlog::plain,
     session::Session,
     setting::gpu_driver,
     state::write_new,
-    verdict::{Crash, Decision, Outcome, Policy, Score, Scored, Verdict, verdict},
+    verdict::{Crash, Decision, Outcome, Verdict, verdict},
 };
 
 /// How a trial ended.
@@ -47,10 +43,10 @@ pub struct Open {
     pub trial: u64,
     /// What is tried.
     pub candidate: Candidate,
-    files: Files,
+    pub(crate) files: Files,
     before: Snapshot,
     began: Instant,
-    watch: Stopwatch,
+    pub(crate) watch: Stopwatch,
 }
 
 /// Why a candidate cannot be fitted.
@@ -181,7 +177,7 @@ impl Session {
         Ok(Done::Stopped)
     }
 
-    fn run_at(
+    pub(crate) fn run_at(
         &mut self,
         place: Place,
         open: &mut Open,
@@ -202,115 +198,7 @@ impl Session {
         })
     }
 
-    /// Asks the verdict until it is one, running further seeds where it wants them.
-    fn judge(&mut self, mut open: Open, first: Measured, observer: &mut dyn Observer) -> Result<Done> {
-        let mut score =
-            Score { runs: Runs::new(first.value), lines: open.candidate.lines, memory_gb: first.memory_gb };
-        let mut policy = self.task.accept.clone();
-        loop {
-            let noise = self.noise(Some(&score.runs));
-            let champion = self.scored_champion();
-            let judged = verdict(champion.as_ref(), &Outcome::Scored(score.clone()), &noise, &policy);
-            let Decision::Replicate(wanted) = judged.decision else {
-                let values = score.runs.values().collect();
-                return self.close(open, judged, Some(first), values, observer);
-            };
-            observer.tell(Progress::Note(&format!("too close to call: run {wanted} of both sides")));
-            while score.runs.count() < wanted {
-                let run = score.runs.count();
-                let dir = self.dir.trial(open.trial).join("runs").join(run.to_string());
-                let bin = self.dir.trial(open.trial).join("bin");
-                self.worktree.restore(open.candidate.commit, &open.files)?;
-                let place = self.place(dir, Some(bin), run);
-                let ran = self.run_at(place, &mut open, observer)?;
-                remove_large(&self.dir.trial(open.trial).join("runs"))?;
-                match ran {
-                    Ok(measured) => score.runs.push(measured.value),
-                    Err(Failure::Stopped) => return self.abandon(open),
-                    Err(Failure::Crash(crash)) => {
-                        let reason = format!("run {} of {}: {}", run + 1, wanted, crash.reason);
-                        return self.close_crashed(open, Crash { reason, ..crash }, observer);
-                    }
-                }
-            }
-            let replicated = self.replicate_champion(wanted, &mut open.watch.over(observer))?;
-            match replicated {
-                Ok(()) => {}
-                Err(Failure::Stopped) => return self.abandon(open),
-                Err(Failure::Crash(crash)) => {
-                    observer.tell(Progress::Note(&format!(
-                        "the champion could not be run again ({}); deciding on what there is",
-                        crash.reason
-                    )));
-                    policy = Policy { max_replicates: 0, ..policy };
-                }
-            }
-        }
-    }
-
-    /// Runs the champion with further seeds until it has `wanted` runs.
-    fn replicate_champion(
-        &mut self,
-        wanted: u32,
-        observer: &mut dyn Observer,
-    ) -> Result<Result<(), Failure>> {
-        let Some(champion) = self.history().champion().cloned() else { return Ok(Ok(())) };
-        for run in champion.values.len() as u32..wanted {
-            let dir = self.dir.trial(champion.trial).join("runs").join(run.to_string());
-            let began = Instant::now();
-            match self.run_again(&champion, dir, run, observer)? {
-                Ok(measured) => self.journal.append(Event::Replicated {
-                    trial: champion.trial,
-                    run,
-                    value: Some(measured.value.get()),
-                    seconds: began.elapsed().as_secs_f64(),
-                    counts: true,
-                })?,
-                Err(failure) => return Ok(Err(failure)),
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// Runs an earlier trial's commit once more, building it where its binary is gone. The worktree is left
-    /// at that commit.
-    pub fn run_again(
-        &mut self,
-        record: &TrialRecord,
-        dir: PathBuf,
-        run: u32,
-        observer: &mut dyn Observer,
-    ) -> Result<Result<Measured, Failure>> {
-        let hex = record.commit.as_deref().unwrap_or_default();
-        let commit = self.repo.parse(hex)?;
-        let files = self.repo.files(commit)?;
-        self.worktree.restore(commit, &files)?;
-        if dir.exists() {
-            fs::remove_dir_all(&dir).doing("clear", &dir)?;
-        }
-        let kept = self.dir.model(record.trial).join("bin");
-        let bin = if kept.exists() { kept } else { dir.join("bin") };
-        let place = self.place(dir, Some(bin.clone()), run);
-        fs::create_dir_all(&place.dir).doing("create", &place.dir)?;
-        if self.task.build.is_some() && !bin.exists() {
-            observer.tell(Progress::Phase { phase: Phase::Build, about: None });
-            let changed: Vec<PathBuf> =
-                files.keys().filter(|path| self.task.editable().contains(path)).cloned().collect();
-            let log = place.dir.join("build.log");
-            match build::build(&self.task, &self.setting, &place, &changed, &log, &self.stop)? {
-                Ok(()) => {}
-                Err(BuildFailure::Stopped) => return Ok(Err(Failure::Stopped)),
-                Err(BuildFailure::Crash(crash, _)) => return Ok(Err(Failure::Crash(crash))),
-            }
-        }
-        let dir = place.dir.clone();
-        let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
-        let ran = bench.run(observer)?;
-        remove_large(&dir)?;
-        Ok(ran)
-    }
-
-    fn place(&self, dir: PathBuf, bin: Option<PathBuf>, run: u32) -> Place {
+    pub(crate) fn place(&self, dir: PathBuf, bin: Option<PathBuf>, run: u32) -> Place {
         // best effort: a folder that cannot be made shows as the run's own failure
         let _ = fs::create_dir_all(&dir);
         Place {
@@ -323,43 +211,7 @@ impl Session {
         }
     }
 
-    /// The champion as the verdict needs it.
-    fn scored_champion(&self) -> Option<Scored> {
-        let history = self.history();
-        let champion = history.champion()?;
-        let goal = self.task.metric.goal;
-        let values =
-            history.trials().iter().filter(|record| record.status == Status::Keep).filter_map(|r| r.value);
-        let best = values.reduce(|best, value| if goal.better(value, best) { value } else { best })?;
-        let runs = Runs::try_from(champion.values.clone()).ok()?;
-        Some(Scored { score: Score { runs, lines: champion.lines, memory_gb: champion.memory_gb }, best })
-    }
-
-    /// σ from all pairs of this tag, the open trial's included, else what is stated for the task.
-    pub fn noise(&self, open: Option<&Runs>) -> Noise {
-        let stated = match (self.task.accept.sigma, self.setting.profile) {
-            (Some(sigma), _) => Noise::stated(sigma),
-            (None, Some(profile)) if self.task.score.exam => Noise::of_profile(profile),
-            _ => Noise::unknown(),
-        };
-        let history = self.history();
-        let runs = |record: &TrialRecord| {
-            (record.values.len() > 1).then(|| Runs::try_from(record.values.clone()).ok())?
-        };
-        let mut pairs: Vec<(Runs, Runs)> = Vec::new();
-        for record in history.trials() {
-            let parent = record.parent.and_then(|parent| history.trial(parent));
-            pairs.extend(parent.and_then(|parent| Some((runs(record)?, runs(parent)?))));
-        }
-        if let (Some(open), Some(champion)) =
-            (open.filter(|open| open.count() > 1), history.champion().and_then(runs))
-        {
-            pairs.push((open.clone(), champion));
-        }
-        Noise::estimate(pairs.iter().map(|(mine, other)| Replicates::Pair(mine, other)), stated)
-    }
-
-    fn close(
+    pub(crate) fn close(
         &mut self,
         open: Open,
         judged: Verdict,
@@ -435,82 +287,7 @@ impl Session {
             plain(&candidate.proposer, 60),
         )
     }
-
-    /// A keep's model goes to `models/`, any other's large files are removed; records stay.
-    fn put_away(&self, trial: u64, status: Status) -> Result<()> {
-        let dir = self.dir.trial(trial);
-        let model = self.dir.model(trial);
-        for entry in fs::read_dir(&dir).doing("list", &dir)?.flatten() {
-            let name = entry.file_name();
-            if RECORDS.iter().any(|record| name == *record) {
-                continue;
-            }
-            if status != Status::Keep && name == "bin" {
-                fs::remove_dir_all(entry.path()).doing("remove", &entry.path())?;
-            } else if status == Status::Keep {
-                fs::create_dir_all(&model).doing("create", &model)?;
-                let to = model.join(&name);
-                if to.is_dir() {
-                    fs::remove_dir_all(&to).doing("clear", &to)?;
-                }
-                fs::rename(entry.path(), &to).doing("move the model to", &to)?;
-            }
-        }
-        remove_large(&dir)?;
-        if status == Status::Keep {
-            self.retire_models();
-        }
-        Ok(())
-    }
-
-    /// Removes the models of old keeps; the baseline's and the last ones stay.
-    fn retire_models(&self) {
-        const KEPT: usize = 32;
-        let keeps = self.history().trials().iter().filter(|record| record.status == Status::Keep);
-        let mut keeps: Vec<u64> = keeps.map(|record| record.trial).skip(1).collect();
-        keeps.truncate(keeps.len().saturating_sub(KEPT));
-        if let Some(old) = keeps.last() {
-            // one more at each keep beyond the limit, so looking at the last is enough
-            let _ = fs::remove_dir_all(self.dir.model(*old));
-        }
-    }
 }
-
-/// Removes what is too large to keep for every trial: checkpoints and binaries. Records are small.
-fn remove_large(dir: &Path) -> Result<()> {
-    const LARGE: u64 = 1 << 20;
-    for entry in fs::read_dir(dir).doing("list", dir)?.flatten() {
-        let path = entry.path();
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => remove_large(&path)?,
-            Ok(kind) if kind.is_file() && entry.metadata().is_ok_and(|meta| meta.len() > LARGE) => {
-                fs::remove_file(&path).doing("remove", &path)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Files of a trial's folder that are records and stay there.
-const RECORDS: [&str; 16] = [
-    "proposal.json",
-    "diff.patch",
-    "build.log",
-    "preflight.log",
-    "preflight.json",
-    "run.log",
-    "fit.json",
-    "steps.csv",
-    "score.json",
-    "rows.f32",
-    "verdict.json",
-    "env.json",
-    "prompt.md",
-    "answer.log",
-    "runs",
-    "reruns",
-];
 
 /// `val_bpb` → `Val-Bpb`.
 fn trailer(metric: &str) -> String {
@@ -528,11 +305,6 @@ fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
 /// The error for a trial number that does not exist.
 pub fn no_such_trial(trial: u64, tag: &crate::state::Tag) -> Error {
     Error::usage(format!("the tag {tag} has no trial {trial}")).hint("`ratchet log` lists them")
-}
-
-/// The commit of a record.
-pub fn commit_of(record: &TrialRecord) -> Option<Oid> {
-    Oid::from_str(record.commit.as_deref()?).ok()
 }
 
 #[cfg(test)]

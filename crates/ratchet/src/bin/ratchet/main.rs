@@ -17,7 +17,8 @@ use ratchet::{
     doctor,
     error::{Error, Kind},
     exec::StopFlag,
-    journal::{History, TrialRecord},
+    history::History,
+    journal::TrialRecord,
     session::{Asked, Session},
     show::{View, short},
 };

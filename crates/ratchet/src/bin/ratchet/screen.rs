@@ -118,10 +118,12 @@ impl Observer for Screen {
 /// What a run came to, and how to read on.
 pub(crate) fn summary(summary: &Summary, metric: &str, tag: &str) -> String {
     let [keeps, discards, crashes] = summary.counts;
-    let minutes = summary.elapsed.as_secs_f64() / 60.0;
+    let seconds = summary.elapsed.as_secs();
+    let time = if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) };
+    let trials =
+        if summary.trials == 1 { "1 trial".to_owned() } else { format!("{} trials", summary.trials) };
     let mut text = format!(
-        "{} trials in {minutes:.1} min; tag {tag} now has {keeps} kept, {discards} discarded, {crashes} crashed\n",
-        summary.trials
+        "{trials} in {time}; tag {tag} now has {keeps} kept, {discards} discarded, {crashes} crashed\n"
     );
     if let (Some(baseline), Some(champion)) = (&summary.baseline, &summary.champion) {
         let value = |record: &TrialRecord| record.value.map_or("-".to_owned(), |value| format!("{value:.6}"));

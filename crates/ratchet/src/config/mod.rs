@@ -1,0 +1,321 @@
+//! `ratchet.toml`: the task contract, parsed strictly.
+//!
+//! An unknown key is an error that names its line and the keys there are. What decides a value (task,
+//! metric, build, preflight, fit, score, accept) is fixed for a tag; see [`Task::contract`].
+
+mod check;
+
+use std::{fs, ops::Range, path::Path};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use self::check::line_of;
+use crate::{
+    error::{Error, Result},
+    runlog::plain,
+    verdict::Policy,
+};
+
+/// The file's name, in the root.
+pub const FILE: &str = "ratchet.toml";
+/// Files of the root that belong to the human or the driver: never part of a candidate, never refused.
+pub const EXEMPT: [&str; 3] = ["program.md", "results.tsv", FILE];
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    task: TaskSection,
+    /// What is measured.
+    pub metric: Metric,
+    /// Prepares the data of a profile; its presence means that the task has profiles.
+    pub prepare: Option<Step>,
+    /// Builds the candidate.
+    pub build: Option<Step>,
+    /// Shows in seconds what would otherwise cost a whole fit.
+    pub preflight: Option<Step>,
+    /// Trains.
+    pub fit: Option<Step>,
+    /// Measures.
+    pub score: Score,
+    /// Judges.
+    #[serde(default)]
+    pub accept: Policy,
+    /// Ends a run.
+    #[serde(default)]
+    pub stop: Stop,
+    /// Proposes.
+    #[serde(default)]
+    pub proposer: ProposerSection,
+    /// Confines.
+    #[serde(default)]
+    pub sandbox: Sandbox,
+    #[serde(skip)]
+    editable: Editable,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskSection {
+    name: String,
+    editable: Spanned<Vec<Spanned<String>>>,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// Its key in the score's JSON and its column in `results.tsv`.
+    pub name: String,
+    /// Which way is better.
+    #[serde(default)]
+    pub goal: Goal,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// Lower is better.
+    #[default]
+    Minimize,
+    /// Higher is better.
+    Maximize,
+}
+
+impl Goal {
+    /// Whether `a` is strictly better than `b`.
+    pub fn better(self, a: f64, b: f64) -> bool {
+        match self {
+            Self::Minimize => a < b,
+            Self::Maximize => a > b,
+        }
+    }
+}
+
+/// One command of the contract.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Program and arguments; no shell. `{trial}`, `{target}`, `{root}`, `{profile}` are replaced.
+    pub command: Vec<String>,
+    /// Seconds after which it is ended.
+    #[serde(default = "Step::default_timeout_s")]
+    pub timeout_s: u64,
+}
+
+impl Step {
+    fn default_timeout_s() -> u64 {
+        600
+    }
+}
+
+/// `[score]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Score {
+    /// Program and arguments; no shell.
+    pub command: Vec<String>,
+    /// Seconds after which it is ended.
+    #[serde(default = "Step::default_timeout_s")]
+    pub timeout_s: u64,
+    /// Rows go in and nonce-tagged figures come back, instead of one JSON line on stdout.
+    #[serde(default)]
+    pub exam: bool,
+}
+
+/// `[stop]`: what ends a run, beside the caps given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stop {
+    /// Crashes in a row after which something is likely broken for good.
+    pub max_crashes_in_a_row: u64,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { max_crashes_in_a_row: 20 }
+    }
+}
+
+/// `[proposer]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProposerSection {
+    /// Who proposes.
+    pub kind: ProposerKind,
+    /// Who proposes after ten empty or refused proposals in a row.
+    pub fallback: Fallback,
+    /// How often a candidate that does not build goes back to its proposer.
+    pub repairs: u32,
+    /// The command of `kind = "agent"`.
+    pub agent: Option<Agent>,
+}
+
+impl Default for ProposerSection {
+    fn default() -> Self {
+        Self { kind: ProposerKind::Knobs, fallback: Fallback::Knobs, repairs: 2, agent: None }
+    }
+}
+
+/// Who proposes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProposerKind {
+    /// The built-in search over marked tunables.
+    Knobs,
+    /// Any command line.
+    Agent,
+}
+
+/// Who takes over from a proposer that gives nothing usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// The built-in search.
+    Knobs,
+    /// Nobody: the run stops with that reason.
+    None,
+}
+
+/// `[proposer.agent]`: a command, or a preset that stands for one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// Program and arguments; the prompt comes on stdin.
+    pub command: Option<Vec<String>>,
+    /// A known agent.
+    pub preset: Option<Preset>,
+    /// Seconds for one proposal.
+    #[serde(default = "Agent::default_timeout_s")]
+    pub timeout_s: u64,
+}
+
+impl Agent {
+    fn default_timeout_s() -> u64 {
+        900
+    }
+}
+
+/// Agents whose command line is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// Claude Code.
+    Claude,
+}
+
+/// `[sandbox]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sandbox {
+    /// How trial processes are confined.
+    pub mode: SandboxMode,
+}
+
+/// How trial processes are confined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxMode {
+    /// As strong as the kernel allows.
+    #[default]
+    Auto,
+    /// Not at all rather than weakly.
+    Required,
+    /// No sandbox.
+    Off,
+}
+
+/// The `editable` patterns, compiled.
+#[derive(Clone, Debug, Default)]
+pub struct Editable(GlobSet);
+
+impl Editable {
+    /// Whether a candidate may touch `path` (relative to the root).
+    pub fn contains(&self, path: &Path) -> bool {
+        self.0.is_match(path)
+    }
+}
+
+impl Task {
+    /// Reads `ratchet.toml` in `root`.
+    ///
+    /// Fails with exit code 2, naming file, line and key, on anything that is not exactly right.
+    pub fn read(root: &Path) -> Result<Self> {
+        let path = root.join(FILE);
+        let text = fs::read_to_string(&path).map_err(|error| {
+            Error::usage("no task here")
+                .at(&path)
+                .because(error)
+                .hint("run ratchet in a folder that holds a ratchet.toml, or with -C")
+        })?;
+        let mut task: Self = toml::from_str(&text).map_err(|error| {
+            let line = line_of(&text, error.span());
+            let shown = text.lines().nth(line - 1).unwrap_or_default().trim();
+            let shown = if shown.is_empty() { String::new() } else { format!(": `{}`", plain(shown, 80)) };
+            Error::usage(format!("line {line}{shown}: {}", error.message().replace('\n', " "))).at(&path)
+        })?;
+        let at = |span: Range<usize>, what: String| {
+            Error::usage(format!("line {}: {what}", line_of(&text, Some(span)))).at(&path)
+        };
+        let patterns = &task.task.editable;
+        if patterns.get_ref().is_empty() {
+            return Err(at(patterns.span(), "`editable` is empty".into())
+                .hint("name at least one pattern, for example \"src/**\""));
+        }
+        let mut set = GlobSetBuilder::new();
+        for pattern in patterns.get_ref() {
+            // literal_separator: `src/*` means the files of src, not those of its folders
+            let glob = GlobBuilder::new(pattern.get_ref())
+                .literal_separator(true)
+                .build()
+                .map_err(|error| at(pattern.span(), format!("`editable`: {error}")))?;
+            set.add(glob);
+        }
+        task.editable = Editable(set.build().map_err(|error| at(patterns.span(), error.to_string()))?);
+        task.check(&text)?;
+        task.accept.goal = task.metric.goal;
+        Ok(task)
+    }
+
+    fn patterns(&self) -> impl Iterator<Item = &Spanned<String>> {
+        self.task.editable.get_ref().iter()
+    }
+
+    /// The task's name.
+    pub fn name(&self) -> &str {
+        &self.task.name
+    }
+
+    /// What a candidate may touch.
+    pub fn editable(&self) -> &Editable {
+        &self.editable
+    }
+
+    /// Whether the task has profiles.
+    pub fn has_profiles(&self) -> bool {
+        self.prepare.is_some()
+    }
+
+    /// What decides a value, as (section, canonical JSON): none of it may change within a tag.
+    pub fn contract(&self) -> Vec<(String, String)> {
+        let patterns: Vec<&str> = self.patterns().map(|p| p.get_ref().as_str()).collect();
+        let json = |value: serde_json::Result<String>| value.unwrap_or_default(); // strings and numbers: cannot fail
+        [
+            ("task", json(serde_json::to_string(&(&self.task.name, patterns)))),
+            ("metric", json(serde_json::to_string(&self.metric))),
+            ("build", json(serde_json::to_string(&self.build))),
+            ("preflight", json(serde_json::to_string(&self.preflight))),
+            ("fit", json(serde_json::to_string(&self.fit))),
+            ("score", json(serde_json::to_string(&self.score))),
+            ("accept", json(serde_json::to_string(&self.accept))),
+        ]
+        .map(|(section, json)| (section.to_owned(), json))
+        .to_vec()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,124 @@
+//! What a journal adds up to: trials, champion, what was tried, what is open.
+
+use std::collections::HashMap;
+
+use crate::{
+    journal::{Event, Init, Status, TrialRecord},
+    source::TreeHash,
+};
+
+/// What the journal adds up to.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    init: Option<Init>,
+    trials: Vec<TrialRecord>,
+    champion: Option<usize>,
+    tried: HashMap<TreeHash, u64>,
+    open: Option<u64>,
+    attempts: u64,
+    last_stop: Option<String>,
+    /// The champion before the last keep, while the branch may still stand there.
+    behind: Option<String>,
+}
+
+impl History {
+    pub(crate) fn apply(&mut self, event: Event) {
+        match event {
+            Event::Init(init) => self.init = Some(init),
+            Event::RunStarted { .. } => self.last_stop = None,
+            Event::RunEnded { reason, .. } => self.last_stop = Some(reason),
+            Event::NoProposal { .. } => self.attempts += 1,
+            Event::Opened { trial, .. } => self.open = Some(trial),
+            Event::Abandoned { .. } => self.open = None,
+            Event::Replicated { trial, value: Some(value), seconds, counts: true, .. } => {
+                if let Some(record) = self.trials.iter_mut().find(|record| record.trial == trial) {
+                    record.values.push(value);
+                    record.seconds += seconds;
+                    record.value = mean(&record.values);
+                }
+            }
+            Event::Replicated { .. } => {}
+            Event::Advanced { .. } => self.behind = None,
+            Event::Closed(record) => {
+                self.open = None;
+                self.attempts += 1;
+                if record.status == Status::Keep {
+                    let before = self.champion().and_then(|champion| champion.commit.clone());
+                    self.behind = before.or_else(|| self.init.as_ref().map(|init| init.base.clone()));
+                    self.champion = Some(self.trials.len());
+                }
+                if record.parent.is_some() || record.status != Status::Crash {
+                    // a baseline that crashed may be tried again
+                    self.tried.entry(record.source.clone()).or_insert(record.trial);
+                }
+                self.trials.push(*record);
+            }
+        }
+    }
+
+    /// What the tag is held to.
+    pub fn init(&self) -> Option<&Init> {
+        self.init.as_ref()
+    }
+
+    /// Every finished trial, oldest first.
+    pub fn trials(&self) -> &[TrialRecord] {
+        &self.trials
+    }
+
+    /// The last keep: the best by the rules, which is not always the lowest number.
+    pub fn champion(&self) -> Option<&TrialRecord> {
+        self.champion.map(|i| &self.trials[i])
+    }
+
+    /// The first keep.
+    pub fn baseline(&self) -> Option<&TrialRecord> {
+        self.trials.iter().find(|record| record.status == Status::Keep)
+    }
+
+    /// The trial that had these files first.
+    pub fn tried(&self, source: &TreeHash) -> Option<u64> {
+        self.tried.get(source).copied()
+    }
+
+    /// Where the branch may still stand when the driver was killed before it could follow the last keep.
+    pub fn behind(&self) -> Option<&str> {
+        self.behind.as_deref()
+    }
+
+    /// A trial that was under way when the journal ends.
+    pub fn open(&self) -> Option<u64> {
+        self.open
+    }
+
+    /// The number that the next trial gets; an abandoned one's is used again.
+    pub fn next_trial(&self) -> u64 {
+        self.trials.last().map_or(1, |record| record.trial + 1)
+    }
+
+    /// Proposals so far that came to an end, a trial or not. An abandoned one is made again.
+    pub fn attempts(&self) -> u64 {
+        self.attempts
+    }
+
+    /// Why the last run ended; `None` while one is running or after one was killed.
+    pub fn last_stop(&self) -> Option<&str> {
+        self.last_stop.as_deref()
+    }
+
+    /// How many trials ended so.
+    pub fn count(&self, status: Status) -> usize {
+        self.trials.iter().filter(|record| record.status == status).count()
+    }
+
+    /// Trial `n`.
+    pub fn trial(&self, n: u64) -> Option<&TrialRecord> {
+        // numbers are given without gaps, from 1
+        self.trials.get(usize::try_from(n.checked_sub(1)?).ok()?).filter(|record| record.trial == n)
+    }
+}
+
+/// The mean; `None` of nothing.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}

@@ -1,0 +1,167 @@
+//! From measurements to a verdict: further runs of both sides where the first ones leave it open.
+
+use std::{fs, path::PathBuf, time::Instant};
+
+use crate::{
+    build::{self, BuildFailure},
+    error::{Doing, Result},
+    journal::{Event, Status, TrialRecord},
+    measure::{Bench, Failure, Measured},
+    noise::{Noise, Replicates, Runs},
+    progress::{Observer, Phase, Progress},
+    session::Session,
+    shelf::remove_large,
+    trial::{Done, Open},
+    verdict::{Crash, Decision, Outcome, Policy, Score, Scored, verdict},
+};
+
+impl Session {
+    /// Asks the verdict until it is one, running further seeds where it wants them.
+    pub(crate) fn judge(
+        &mut self,
+        mut open: Open,
+        first: Measured,
+        observer: &mut dyn Observer,
+    ) -> Result<Done> {
+        let mut score =
+            Score { runs: Runs::new(first.value), lines: open.candidate.lines, memory_gb: first.memory_gb };
+        let mut policy = self.task.accept.clone();
+        loop {
+            let noise = self.noise(Some(&score.runs));
+            let champion = self.scored_champion();
+            let judged = verdict(champion.as_ref(), &Outcome::Scored(score.clone()), &noise, &policy);
+            let Decision::Replicate(wanted) = judged.decision else {
+                let values = score.runs.values().collect();
+                return self.close(open, judged, Some(first), values, observer);
+            };
+            observer.tell(Progress::Note(&format!("too close to call: run {wanted} of both sides")));
+            while score.runs.count() < wanted {
+                let run = score.runs.count();
+                let dir = self.dir.trial(open.trial).join("runs").join(run.to_string());
+                let bin = self.dir.trial(open.trial).join("bin");
+                self.worktree.restore(open.candidate.commit, &open.files)?;
+                let place = self.place(dir, Some(bin), run);
+                let ran = self.run_at(place, &mut open, observer)?;
+                remove_large(&self.dir.trial(open.trial).join("runs"))?;
+                match ran {
+                    Ok(measured) => score.runs.push(measured.value),
+                    Err(Failure::Stopped) => return self.abandon(open),
+                    Err(Failure::Crash(crash)) => {
+                        let reason = format!("run {} of {}: {}", run + 1, wanted, crash.reason);
+                        return self.close_crashed(open, Crash { reason, ..crash }, observer);
+                    }
+                }
+            }
+            let replicated = self.replicate_champion(wanted, &mut open.watch.over(observer))?;
+            match replicated {
+                Ok(()) => {}
+                Err(Failure::Stopped) => return self.abandon(open),
+                Err(Failure::Crash(crash)) => {
+                    observer.tell(Progress::Note(&format!(
+                        "the champion could not be run again ({}); deciding on what there is",
+                        crash.reason
+                    )));
+                    policy = Policy { max_replicates: 0, ..policy };
+                }
+            }
+        }
+    }
+
+    /// Runs the champion with further seeds until it has `wanted` runs.
+    fn replicate_champion(
+        &mut self,
+        wanted: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<(), Failure>> {
+        let Some(champion) = self.history().champion().cloned() else { return Ok(Ok(())) };
+        for run in champion.values.len() as u32..wanted {
+            let dir = self.dir.trial(champion.trial).join("runs").join(run.to_string());
+            let began = Instant::now();
+            match self.run_again(&champion, dir, run, observer)? {
+                Ok(measured) => self.journal.append(Event::Replicated {
+                    trial: champion.trial,
+                    run,
+                    value: Some(measured.value.get()),
+                    seconds: began.elapsed().as_secs_f64(),
+                    counts: true,
+                })?,
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Runs an earlier trial's commit once more, building it where its binary is gone. The worktree is left
+    /// at that commit.
+    pub fn run_again(
+        &mut self,
+        record: &TrialRecord,
+        dir: PathBuf,
+        run: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Measured, Failure>> {
+        let hex = record.commit.as_deref().unwrap_or_default();
+        let commit = self.repo.parse(hex)?;
+        let files = self.repo.files(commit)?;
+        self.worktree.restore(commit, &files)?;
+        if dir.exists() {
+            fs::remove_dir_all(&dir).doing("clear", &dir)?;
+        }
+        let kept = self.dir.model(record.trial).join("bin");
+        let bin = if kept.exists() { kept } else { dir.join("bin") };
+        let place = self.place(dir, Some(bin.clone()), run);
+        fs::create_dir_all(&place.dir).doing("create", &place.dir)?;
+        if self.task.build.is_some() && !bin.exists() {
+            observer.tell(Progress::Phase { phase: Phase::Build, about: None });
+            let changed: Vec<PathBuf> =
+                files.keys().filter(|path| self.task.editable().contains(path)).cloned().collect();
+            let log = place.dir.join("build.log");
+            match build::build(&self.task, &self.setting, &place, &changed, &log, &self.stop)? {
+                Ok(()) => {}
+                Err(BuildFailure::Stopped) => return Ok(Err(Failure::Stopped)),
+                Err(BuildFailure::Crash(crash, _)) => return Ok(Err(Failure::Crash(crash))),
+            }
+        }
+        let dir = place.dir.clone();
+        let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
+        let ran = bench.run(observer)?;
+        remove_large(&dir)?;
+        Ok(ran)
+    }
+
+    /// The champion as the verdict needs it.
+    pub(crate) fn scored_champion(&self) -> Option<Scored> {
+        let history = self.history();
+        let champion = history.champion()?;
+        let goal = self.task.metric.goal;
+        let values =
+            history.trials().iter().filter(|record| record.status == Status::Keep).filter_map(|r| r.value);
+        let best = values.reduce(|best, value| if goal.better(value, best) { value } else { best })?;
+        let runs = Runs::try_from(champion.values.clone()).ok()?;
+        Some(Scored { score: Score { runs, lines: champion.lines, memory_gb: champion.memory_gb }, best })
+    }
+
+    /// σ from all pairs of this tag, the open trial's included, else what is stated for the task.
+    pub fn noise(&self, open: Option<&Runs>) -> Noise {
+        let stated = match (self.task.accept.sigma, self.setting.profile) {
+            (Some(sigma), _) => Noise::stated(sigma),
+            (None, Some(profile)) if self.task.score.exam => Noise::of_profile(profile),
+            _ => Noise::unknown(),
+        };
+        let history = self.history();
+        let runs = |record: &TrialRecord| {
+            (record.values.len() > 1).then(|| Runs::try_from(record.values.clone()).ok())?
+        };
+        let mut pairs: Vec<(Runs, Runs)> = Vec::new();
+        for record in history.trials() {
+            let parent = record.parent.and_then(|parent| history.trial(parent));
+            pairs.extend(parent.and_then(|parent| Some((runs(record)?, runs(parent)?))));
+        }
+        if let (Some(open), Some(champion)) =
+            (open.filter(|open| open.count() > 1), history.champion().and_then(runs))
+        {
+            pairs.push((open.clone(), champion));
+        }
+        Noise::estimate(pairs.iter().map(|(mine, other)| Replicates::Pair(mine, other)), stated)
+    }
+}
