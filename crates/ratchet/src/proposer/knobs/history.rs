@@ -59,6 +59,8 @@ pub(super) struct History {
     pub(super) champion: Vec<f64>,
     /// Its value, so that lower is better.
     pub(super) loss: Option<f64>,
+    /// Standard error of the latest comparison: a smaller gain would not be seen.
+    pub(super) error: f64,
     /// What is known of each knob.
     pub(super) axes: Vec<Axis>,
     /// Trials whose place on the scales is known.
@@ -87,6 +89,7 @@ impl History {
         let mut history = Self {
             champion,
             loss: best.and_then(loss),
+            error: trials.iter().rev().find_map(|record| record.verdict.standard_error).unwrap_or(0.0),
             axes: knobs.iter().map(Axis::new).collect(),
             probes: Vec::new(),
             keeps: Vec::new(),

@@ -112,7 +112,13 @@ impl Search<'_> {
             let width = right - left;
             let worth = curvature > 0.0 && to.abs() > 0.08 * width && to > left * 0.95 && to < right * 0.95;
             let gain = slope * slope / (4.0 * curvature);
-            (worth && width > 4.0 * FINEST_STEP).then_some((gain, axis, at + to, below.2, above.2))
+            (worth && gain >= self.history.error && width > 4.0 * FINEST_STEP).then_some((
+                gain,
+                axis,
+                at + to,
+                below.2,
+                above.2,
+            ))
         });
         let (_, axis, to, below, above) = bottoms.max_by(|a, b| a.0.total_cmp(&b.0))?;
         let why =
@@ -162,7 +168,10 @@ impl Search<'_> {
                 scored.filter(|(at, _)| alike(at)).map(|(at, loss)| (part(at), loss)).collect();
             if points.len() > surface::terms(moved.len()) {
                 let reach: Vec<f64> = moved.iter().map(|axis| (2.0 * axes[*axis].step).max(0.1)).collect();
-                let found = surface::lowest(&points, &part(champion), &reach)?;
+                let (found, gain) = surface::lowest(&points, &part(champion), &reach)?;
+                if gain < self.history.error {
+                    return None;
+                }
                 let to = moved.iter().zip(found).filter_map(|(axis, at)| self.placed(*axis, at)).collect();
                 let why = format!(
                     "the lowest point near the champion of a surface through {} trials",

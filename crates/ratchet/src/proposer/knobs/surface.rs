@@ -15,9 +15,9 @@ pub(super) fn terms(n: usize) -> usize {
 
 /// Fits a quadratic by weighted least squares and minimises it inside `centre ± reach`, within 0 to 1.
 ///
-/// Points further from the centre than the reach count less and less. `None` with fewer points than
+/// Gives the place and how far below the centre it should lie. Points further from the centre than the reach count less and less. `None` with fewer points than
 /// terms, or when the surface promises nothing below the centre's own height.
-pub(super) fn lowest(points: &[(Vec<f64>, f64)], centre: &[f64], reach: &[f64]) -> Option<Vec<f64>> {
+pub(super) fn lowest(points: &[(Vec<f64>, f64)], centre: &[f64], reach: &[f64]) -> Option<(Vec<f64>, f64)> {
     let n = centre.len();
     let terms = terms(n);
     if points.len() < terms {
@@ -52,8 +52,8 @@ pub(super) fn lowest(points: &[(Vec<f64>, f64)], centre: &[f64], reach: &[f64]) 
             u[k] = if bend > 0.0 { (-push / (2.0 * bend)).clamp(low[k], high[k]) } else { ends };
         }
     }
-    let gain: f64 = features(&u).iter().zip(&model).skip(1).map(|(x, m)| x * m).sum();
-    (gain < 0.0).then(|| (0..n).map(|k| centre[k] + u[k] * reach[k]).collect())
+    let rise: f64 = features(&u).iter().zip(&model).skip(1).map(|(x, m)| x * m).sum();
+    (rise < 0.0).then(|| ((0..n).map(|k| centre[k] + u[k] * reach[k]).collect(), -rise))
 }
 
 /// 1, each variable, each product of two (squares included).
@@ -97,9 +97,9 @@ mod tests {
         let loss = |a: f64, b: f64| 50.0 * (a - b) * (a - b) + (a + b - 0.8) * (a + b - 0.8);
         let grid = [0.5, 0.55, 0.6, 0.65];
         let points: Vec<_> = grid.iter().flat_map(|a| grid.map(|b| (vec![*a, b], loss(*a, b)))).collect();
-        let found = lowest(&points, &[0.6, 0.6], &[0.3, 0.3]).unwrap();
+        let found = lowest(&points, &[0.6, 0.6], &[0.3, 0.3]).unwrap().0;
         assert!(found.iter().all(|x| (x - 0.4).abs() < 0.03), "{found:?}");
-        let near = lowest(&points, &[0.6, 0.6], &[0.1, 0.1]).unwrap();
+        let near = lowest(&points, &[0.6, 0.6], &[0.1, 0.1]).unwrap().0;
         assert!(near.iter().all(|x| (x - 0.5).abs() < 0.02), "as far as it may go: {near:?}");
         assert_eq!(lowest(&points[..5], &[0.6, 0.6], &[0.1, 0.1]), None, "too few points for six terms");
     }
