@@ -20,6 +20,7 @@ use crate::{
     config::Task,
     error::{Doing, Result},
     exec::{self, End, Spec, StopFlag, first_line_of},
+    progress::{Observer, last_lines},
     runlog::{RunLog, plain},
     setting::Setting,
     verdict::Crash,
@@ -52,6 +53,7 @@ pub fn build(
     changed: &[PathBuf],
     log_path: &Path,
     stop: &StopFlag,
+    observer: &mut dyn Observer,
 ) -> Result<Result<(), BuildFailure>> {
     let Some(step) = &task.build else { return Ok(Ok(())) };
     let now = SystemTime::now();
@@ -77,7 +79,7 @@ pub fn build(
     let command = place.expand(&step.command, setting);
     let spec =
         Spec { command: &command, dir: place.worktree.clone(), env, stdin: None, limit, log_stdout: true };
-    let ended = exec::run(spec, &mut log, &mut |_| {}, stop);
+    let ended = exec::run(spec, &mut log, &mut last_lines(observer), stop);
     log.close();
     match ended.end {
         End::Exited(0) => {}

@@ -141,8 +141,8 @@ pub struct Ended {
     pub strays: usize,
 }
 
-/// Runs a command to its end. Standard output goes to `out` and `log`, standard error to `log`.
-pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(&[u8]), stop: &StopFlag) -> Ended {
+/// Runs a command to its end. What it prints goes to `log`, and to `out` as it comes.
+pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(Stream, &[u8]), stop: &StopFlag) -> Ended {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let start = Instant::now();
@@ -226,7 +226,7 @@ impl<'a> Running<'a> {
     }
 
     /// Until the command itself is over, or must be.
-    fn drive(&mut self, log: &mut RunLog, out: &mut dyn FnMut(&[u8]), stop: &StopFlag) -> End {
+    fn drive(&mut self, log: &mut RunLog, out: &mut dyn FnMut(Stream, &[u8]), stop: &StopFlag) -> End {
         let mut idle = Duration::from_micros(200);
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -258,7 +258,7 @@ impl<'a> Running<'a> {
     }
 
     /// Moves bytes for at most `wait`.
-    fn pump(&mut self, wait: Duration, log: &mut RunLog, out: &mut dyn FnMut(&[u8])) -> bool {
+    fn pump(&mut self, wait: Duration, log: &mut RunLog, out: &mut dyn FnMut(Stream, &[u8])) -> bool {
         let mut fds = Vec::with_capacity(3);
         fds.extend(
             self.outputs.iter().filter_map(|(_, fd)| fd.as_ref()).map(|fd| PollFd::new(fd, PollFlags::IN)),
@@ -281,9 +281,7 @@ impl<'a> Running<'a> {
                     if *stream == Stream::Err || self.log_stdout {
                         log.push(*stream, &buffer[..n]);
                     }
-                    if *stream == Stream::Out {
-                        out(&buffer[..n]);
-                    }
+                    out(*stream, &buffer[..n]);
                 }
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
                 Err(_) => *fd = None,
@@ -314,7 +312,7 @@ impl<'a> Running<'a> {
     }
 
     /// Ends every descendant and reads what is left in the pipes. Returns how many were left over.
-    fn end_all(&mut self, log: &mut RunLog, out: &mut dyn FnMut(&[u8])) -> usize {
+    fn end_all(&mut self, log: &mut RunLog, out: &mut dyn FnMut(Stream, &[u8])) -> usize {
         let first = descendants(self.child.id());
         let strays = first.iter().filter(|process| process.pid != self.child.id()).count();
         // the command itself is asked politely; what outlives a command that is over is not

@@ -116,7 +116,7 @@ impl Session {
             let changed: Vec<PathBuf> =
                 files.keys().filter(|path| self.task.editable().contains(path)).cloned().collect();
             let log = place.dir.join("build.log");
-            match build::build(&self.task, &self.setting, &place, &changed, &log, &self.stop)? {
+            match build::build(&self.task, &self.setting, &place, &changed, &log, &self.stop, observer)? {
                 Ok(()) => {}
                 Err(BuildFailure::Stopped) => return Ok(Err(Failure::Stopped)),
                 Err(BuildFailure::Crash(crash, _)) => return Ok(Err(Failure::Crash(crash))),

@@ -21,7 +21,7 @@ use crate::{
     figures::{self, FitFigures},
     noise::Value,
     progress::{Observer, Phase, Progress},
-    runlog::{RunLog, plain, tail_of},
+    runlog::{RunLog, Stream, plain, tail_of},
     setting::Setting,
     state::write_new,
     verdict::Crash,
@@ -96,7 +96,7 @@ impl Bench<'_> {
         observer.tell(Progress::Phase { phase: Phase::Preflight, about: None });
         let path = self.place.dir.join("preflight.log");
         let mut log = RunLog::create(&path);
-        let ended = self.exec(&step.command, step.timeout_s, None, true, &mut log, &mut |_| {});
+        let ended = self.exec(&step.command, step.timeout_s, None, true, &mut log, &mut |_, _| {});
         log.close();
         failed("preflight", &ended).map_or(Ok(()), |failure| Err((failure, tail_of(&path, 30).join("\n"))))
     }
@@ -125,7 +125,7 @@ impl Bench<'_> {
             // a file left by the preflight must not stand for what this fit did
             let _ = fs::remove_file(self.place.dir.join("fit.json"));
             let begun = Instant::now();
-            let ended = self.exec(&step.command, limit, None, true, log, &mut |_| {});
+            let ended = self.exec(&step.command, limit, None, true, log, &mut |_, _| {});
             let wall = begun.elapsed();
             peak_bytes = ended.peak_bytes;
             if let Some(failure) = failed("fit", &ended) {
@@ -162,8 +162,11 @@ impl Bench<'_> {
             return self.hold_exam(log);
         }
         let mut last = LastLine::default();
-        let ended =
-            self.exec(&score.command, score.timeout_s, None, true, log, &mut |bytes| last.push(bytes));
+        let ended = self.exec(&score.command, score.timeout_s, None, true, log, &mut |stream, bytes| {
+            if stream == Stream::Out {
+                last.push(bytes);
+            }
+        });
         if let Some(failure) = failed("score", &ended) {
             return Ok(Err(failure));
         }
@@ -185,16 +188,20 @@ impl Bench<'_> {
         let room = (2 << 20) + 64 * rows; // answers, and some stray output; the exam itself refuses more
         let mut answers = Vec::new();
         let score = &self.task.score;
-        let ended = self.exec(&score.command, score.timeout_s, Some(input), false, log, &mut |bytes| {
-            let left = room - answers.len();
-            answers.extend_from_slice(&bytes[..bytes.len().min(left)]);
-        });
+        let ended =
+            self.exec(&score.command, score.timeout_s, Some(input), false, log, &mut |stream, bytes| {
+                if stream == Stream::Err {
+                    return;
+                }
+                let left = room - answers.len();
+                answers.extend_from_slice(&bytes[..bytes.len().min(left)]);
+            });
         if let Some(failure) = failed("score", &ended) {
             return Ok(Err(failure));
         }
         let verdict = exam.read(answers.as_slice(), |event| {
             if let exam::Event::Stray(line) = event {
-                log.push(crate::runlog::Stream::Out, format!("{line}\n").as_bytes());
+                log.push(Stream::Out, format!("{line}\n").as_bytes());
             }
         });
         let scored = match verdict {
@@ -246,7 +253,7 @@ impl Bench<'_> {
         stdin: Option<Vec<u8>>,
         log_stdout: bool,
         log: &mut RunLog,
-        out: &mut dyn FnMut(&[u8]),
+        out: &mut dyn FnMut(Stream, &[u8]),
     ) -> Ended {
         let command = self.place.expand(command, self.setting);
         let spec = Spec {

@@ -7,7 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::TrialRecord;
+use crate::{
+    journal::TrialRecord,
+    runlog::{Stream, plain},
+};
 
 /// Receives progress. The library never talks to the terminal itself.
 pub trait Observer {
@@ -46,6 +49,8 @@ pub enum Progress<'a> {
         /// How long it usually or at most takes, where that is known.
         about: Option<Duration>,
     },
+    /// The last line that a build or a preparation has printed.
+    Output(&'a str),
     /// A trial is over.
     Ended {
         /// Its record.
@@ -53,6 +58,16 @@ pub enum Progress<'a> {
         /// The champion now.
         champion: Option<&'a TrialRecord>,
     },
+}
+
+/// Takes a command's output and tells its last line.
+pub fn last_lines(observer: &mut dyn Observer) -> impl FnMut(Stream, &[u8]) {
+    |_, bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        if let Some(line) = text.split(['\n', '\r']).rfind(|line| !line.trim().is_empty()) {
+            observer.tell(Progress::Output(&plain(line.trim(), 100)));
+        }
+    }
 }
 
 /// What a trial is doing.

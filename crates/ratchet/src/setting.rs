@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Result},
     exec::{self, End, Spec, StopFlag},
     processes::MARK,
-    progress::{Observer, Phase, Progress},
+    progress::{Observer, Phase, Progress, last_lines},
     runlog::{RunLog, tail_of},
     state::State,
 };
@@ -169,7 +169,7 @@ impl Setting {
                     limit,
                     log_stdout: true,
                 };
-                let ended = exec::run(spec, &mut log, &mut |_| {}, stop);
+                let ended = exec::run(spec, &mut log, &mut last_lines(observer), stop);
                 log.close();
                 if ended.end == End::Stopped {
                     return Err(Error::internal("stopped while preparing data"));

@@ -137,7 +137,15 @@ impl Session {
             observer.tell(Progress::Phase { phase: Phase::Build, about: None });
         }
         let log = place.dir.join("build.log");
-        match build::build(&self.task, &self.setting, &place, &open.candidate.paths, &log, &self.stop)? {
+        match build::build(
+            &self.task,
+            &self.setting,
+            &place,
+            &open.candidate.paths,
+            &log,
+            &self.stop,
+            observer,
+        )? {
             Ok(()) => {}
             Err(BuildFailure::Stopped) => return Ok(Err(NotReady::Stopped)),
             Err(BuildFailure::Crash(crash, message)) => return Ok(Err(NotReady::Crash(crash, message))),

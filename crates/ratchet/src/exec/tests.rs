@@ -17,7 +17,16 @@ fn shell(script: &str, limit: Duration, stdin: Option<Vec<u8>>) -> (Ended, Strin
         limit,
         log_stdout: true,
     };
-    let ended = run(spec, &mut log, &mut |bytes| stdout.extend_from_slice(bytes), &StopFlag::default());
+    let ended = run(
+        spec,
+        &mut log,
+        &mut |stream, bytes| {
+            if stream == Stream::Out {
+                stdout.extend_from_slice(bytes);
+            }
+        },
+        &StopFlag::default(),
+    );
     assert_eq!(log.close(), None);
     (ended, std::fs::read_to_string(path).unwrap(), stdout)
 }
@@ -53,7 +62,7 @@ fn a_command_that_does_not_exist_is_named() {
     let spec =
         Spec { command: &command, dir, env: allowed_env(), stdin: None, limit: LONG, log_stdout: true };
     let mut log = RunLog::create(std::path::Path::new("/dev/null"));
-    let ended = run(spec, &mut log, &mut |_| {}, &StopFlag::default());
+    let ended = run(spec, &mut log, &mut |_, _| {}, &StopFlag::default());
     assert!(matches!(ended.end, End::NotStarted(_)), "{:?}", ended.end);
 }
 
@@ -115,6 +124,6 @@ fn a_stop_request_ends_a_running_command() {
     };
     let mut log = RunLog::create(std::path::Path::new("/dev/null"));
     let shared = stop.shared();
-    let ended = run(spec, &mut log, &mut |_| shared.store(true, Ordering::Relaxed), &stop);
+    let ended = run(spec, &mut log, &mut |_, _| shared.store(true, Ordering::Relaxed), &stop);
     assert_eq!(ended.end, End::Stopped);
 }

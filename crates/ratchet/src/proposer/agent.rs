@@ -17,7 +17,7 @@ use crate::{
     exec::{self, End, Spec, StopFlag},
     journal::{Status, TrialRecord},
     processes::MARK,
-    runlog::{RunLog, plain, tail_of},
+    runlog::{RunLog, Stream, plain, tail_of},
 };
 
 /// Where an agent may describe its edit; taken away before the edit is looked at.
@@ -104,7 +104,10 @@ impl Proposer for AgentProposer {
         let ended = exec::run(
             spec,
             &mut log,
-            &mut |bytes| {
+            &mut |stream, bytes| {
+                if stream == Stream::Err {
+                    return;
+                }
                 let room = ANSWER - answer.len();
                 answer.extend_from_slice(&bytes[..bytes.len().min(room)]);
             },

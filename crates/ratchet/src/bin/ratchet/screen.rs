@@ -2,7 +2,7 @@
 
 use std::{
     io::{IsTerminal, Write},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,11 +14,16 @@ use ratchet::{
     show::short,
 };
 
+/// Where nothing moves, a long phase shows a sign of life this often.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+
 /// Where progress is shown.
 pub(crate) struct Screen {
     metric: String,
     bar: Option<ProgressBar>,
     colour: bool,
+    /// The phase under way, when it began, and when something of it was last shown.
+    phase: Option<(Phase, Instant, Instant)>,
 }
 
 impl Screen {
@@ -26,7 +31,7 @@ impl Screen {
     pub(crate) fn new(metric: &str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { metric: metric.to_owned(), bar: terminal.then(ProgressBar::new_spinner), colour }
+        Self { metric: metric.to_owned(), bar: terminal.then(ProgressBar::new_spinner), colour, phase: None }
     }
 
     /// One line that stays.
@@ -60,6 +65,18 @@ impl Screen {
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+    }
+
+    /// What a long phase has printed: beside the spinner, else a line now and then.
+    fn output(&mut self, text: &str) {
+        let Some((phase, began, shown)) = &mut self.phase else { return };
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{phase}: {text}"));
+        } else if shown.elapsed() >= HEARTBEAT {
+            *shown = Instant::now();
+            let line = format!("  {phase}, {} s so far: {text}", began.elapsed().as_secs());
+            self.line(&line);
         }
     }
 
@@ -97,6 +114,7 @@ impl Observer for Screen {
                 self.line(&format!("{} {description}{by}", self.painted("1", &format!("trial {trial}"))));
             }
             Progress::Phase { phase, about } => {
+                self.phase = Some((phase, Instant::now(), Instant::now()));
                 self.spin(phase.to_string(), about);
                 // where nothing moves, a long phase says that it has begun
                 if self.bar.is_none()
@@ -110,6 +128,7 @@ impl Observer for Screen {
                     ));
                 }
             }
+            Progress::Output(text) => self.output(text),
             Progress::Ended { record, champion } => self.ended(record, champion),
         }
     }
