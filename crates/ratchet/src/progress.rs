@@ -12,6 +12,9 @@ use crate::{
     runlog::{Stream, plain},
 };
 
+/// Of a line without an end no more is held.
+const LONGEST_LINE: usize = 4 << 10;
+
 /// Receives progress. The library never talks to the terminal itself.
 pub trait Observer {
     /// Something happened.
@@ -60,13 +63,21 @@ pub enum Progress<'a> {
     },
 }
 
-/// Takes a command's output and tells its last line.
+/// Takes a command's output and tells the last line that is whole; programs print lines in pieces.
 pub fn last_lines(observer: &mut dyn Observer) -> impl FnMut(Stream, &[u8]) {
-    |_, bytes| {
-        let text = String::from_utf8_lossy(bytes);
+    let mut open = Vec::new();
+    move |_, bytes| {
+        let Some(end) = bytes.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) else {
+            let room = LONGEST_LINE.saturating_sub(open.len());
+            return open.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        };
+        open.extend_from_slice(&bytes[..end]);
+        let text = String::from_utf8_lossy(&open);
         if let Some(line) = text.split(['\n', '\r']).rfind(|line| !line.trim().is_empty()) {
             observer.tell(Progress::Output(&plain(line.trim(), 100)));
         }
+        open.clear();
+        open.extend_from_slice(&bytes[end + 1..]);
     }
 }
 
@@ -143,5 +154,33 @@ impl Observer for Timed<'_> {
 impl Drop for Timed<'_> {
     fn drop(&mut self) {
         self.watch.turn(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Vec<String>);
+
+    impl Observer for Heard {
+        fn tell(&mut self, progress: Progress<'_>) {
+            if let Progress::Output(line) = progress {
+                self.0.push(line.to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn only_whole_lines_are_told_and_of_several_the_last() {
+        let mut heard = Heard::default();
+        let mut take = last_lines(&mut heard);
+        for piece in [" Compiling", " a v1\n", "one\ntwo\r\n\nthr", &"e".repeat(100_000), "\n"] {
+            take(Stream::Err, piece.as_bytes());
+        }
+        drop(take);
+        assert_eq!(heard.0[..2], ["Compiling a v1", "two"]);
+        assert!(heard.0[2].starts_with("three") && heard.0[2].chars().count() <= 101);
     }
 }
