@@ -63,6 +63,7 @@ impl Place {
     pub fn env(&self, setting: &Setting) -> BTreeMap<OsString, OsString> {
         let mut env = allowed_env();
         env.insert(MARK.into(), mark(&self.root));
+        env.insert(CEILING.into(), ceiling(&self.worktree));
         env.insert("RATCHET_SEED".into(), self.seed.to_string().into());
         if let Some(profile) = setting.profile {
             env.insert("RATCHET_PROFILE".into(), profile.name().into());
@@ -88,6 +89,15 @@ impl Place {
         }
         Ok(())
     }
+}
+
+/// The variable that tells git how far up it may look for a repository.
+pub const CEILING: &str = "GIT_CEILING_DIRECTORIES";
+
+/// Its value for what runs in `worktree`: were its `.git` removed, git would find the user's repository
+/// above it, and reset that.
+pub fn ceiling(worktree: &Path) -> OsString {
+    worktree.parent().unwrap_or(worktree).into()
 }
 
 /// The value that marks every process of this root.

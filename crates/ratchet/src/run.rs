@@ -273,6 +273,9 @@ impl Session {
             }
         };
         watch.count_usage(proposal.usage.unwrap_or_default());
+        if self.repo.reclaim_branch(&self.tag, champion)? {
+            return Ok(Err(Turn::Nothing(format!("refused: it checked out {}", self.tag.branch()))));
+        }
         let refused = |refusal: Refusal| Ok(Err(Turn::Nothing(format!("refused: {refusal}"))));
         if let Err(refusal) = write_edits(self.worktree.path(), &proposal.edits, self.task.editable())? {
             return refused(refusal);

@@ -137,6 +137,12 @@ impl Session {
             journal.append(Event::Abandoned { trial, reason: "the driver was ended".into() })?;
         }
         let champion = champion_commit(&repo, journal.history(), &init)?;
+        if repo.reclaim_branch(&tag, champion)? {
+            observer.tell(Progress::Note(&format!(
+                "the branch {} was checked out in its worktree",
+                tag.branch()
+            )));
+        }
         finish_branch(&repo, &tag, &mut journal, champion)?;
         let worktree = Worktree::open(&repo, &tag, &dir.worktree())?;
         repo.check_branch(&tag, champion)?;

@@ -182,3 +182,43 @@ fn what_a_crash_printed_reaches_the_prompt_short() {
     let prompt = out.read("prompt.txt");
     assert!(prompt.len() < 64 * 1024, "{} bytes of prompt", prompt.len());
 }
+
+#[test]
+fn an_agent_that_takes_the_branch_or_leaves_its_repository_costs_nobody_anything() {
+    let toy = agent(
+        "cat > /dev/null\nn=$(cat \"${TMPDIR:-/tmp}/n\" 2>/dev/null || echo 0); echo $((n + 1)) > \"${TMPDIR:-/tmp}/n\"\n\
+         case $n in\n\
+         0) git checkout -q ratchet/bar; echo 'x = 3 # knob: lin -20..20' > cand/x.txt; git commit -qam mine;;\n\
+         1) rm .git; git reset -q --hard; git checkout -q -b stolen;;\n\
+         *) echo \"x = $((11 - n)) # knob: lin -20..20\" > cand/x.txt;;\n\
+         esac\n",
+    );
+    let out = Toy::no_repository();
+    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    toy.write("score.sh.note", "untracked, the user's\n");
+    toy.write("program.md", "edited, the user's\n");
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    assert_eq!(toy.column("loss"), ["50.000000", "37.000000"]);
+    assert_eq!(toy.read("program.md"), "edited, the user's\n");
+    assert_eq!(toy.git(&["branch", "--show-current"]).trim(), "main");
+    assert!(toy.git(&["branch", "--list", "stolen"]).trim().is_empty());
+    let mut inside = std::process::Command::new("git");
+    inside.args(["rev-parse", "HEAD"]).current_dir(toy.path(".ratchet/tags/bar/worktree"));
+    let head = String::from_utf8(inside.output().unwrap().stdout).unwrap();
+    assert_eq!(head.trim(), toy.git(&["rev-parse", "ratchet/bar"]).trim(), "the worktree is one again");
+    toy.exits(0, &["run", "--trials", "1"]);
+}
+
+#[test]
+fn a_worktree_whose_head_is_lost_or_on_the_branch_is_set_right() {
+    let toy = Toy::new();
+    toy.exits(0, &["run", "--trials", "1", "--tag", "bar"]);
+    let head = toy.root().join(".git/worktrees/ratchet-bar/HEAD");
+    for damage in
+        ["", "ref: refs/heads/ratchet/bar\n", "deadbeefdeadbeefdeadbeefdeadbeefdeadbeef\n", "\0\0\0"]
+    {
+        std::fs::write(&head, damage).unwrap();
+        toy.exits(0, &["run", "--trials", "1"]);
+    }
+    assert_eq!(toy.column("trial"), ["1", "2", "3", "4", "5"]);
+}

@@ -11,7 +11,7 @@ use git2::{Oid, Repository, WorktreeAddOptions, build::CheckoutBuilder};
 use super::{Change, Files, Repo, changes};
 use crate::{
     error::{Doing, Error, Result},
-    state::Tag,
+    state::{Tag, write_atomic},
 };
 
 /// A linked worktree with a detached HEAD.
@@ -36,6 +36,8 @@ impl Worktree {
             }
         }
         let _ = fs::remove_file(common.join(format!("{}.lock", tag.branch_ref()))); // absent as a rule
+        let tip = user.branch(tag)?.ok_or_else(|| Error::internal("the branch vanished"))?;
+        detach(&common.join("worktrees").join(&name), tip)?;
         if let Some(repo) = Self::opened(path, &common) {
             return Ok(Self { repo, path: path.to_path_buf() });
         }
@@ -62,8 +64,7 @@ impl Worktree {
         })?;
         let repo = Repository::open(path)?;
         // detached at once: the branch must be nobody's checkout, not even ours
-        let tip = user.branch(tag)?.ok_or_else(|| Error::internal("the branch vanished"))?;
-        repo.set_head_detached(tip)?;
+        detach(repo.path(), tip)?;
         Ok(Self { repo, path: path.to_path_buf() })
     }
 
@@ -83,17 +84,31 @@ impl Worktree {
     /// Makes every file equal to `commit`'s and removes all else, ignored files included: what a run
     /// leaves behind must not reach the next one. `files` are the commit's.
     pub fn restore(&self, commit: Oid, files: &Files) -> Result<()> {
+        self.relink()?;
         clean(&self.path, files)?;
         self.checkout(commit)
     }
 
+    /// Makes `.git` the link to this worktree's record again, should an agent have replaced or removed it.
+    fn relink(&self) -> Result<()> {
+        let link = self.path.join(".git");
+        let wanted = format!("gitdir: {}\n", self.repo.path().display().to_string().trim_end_matches('/'));
+        if fs::read_to_string(&link).is_ok_and(|text| text == wanted) {
+            return Ok(());
+        }
+        if fs::symlink_metadata(&link).is_ok() {
+            remove(&link)?;
+        }
+        write_atomic(&link, wanted.as_bytes())
+    }
+
     /// Makes tracked files equal to `commit`'s.
     pub fn checkout(&self, commit: Oid) -> Result<()> {
+        detach(self.repo.path(), commit)?;
         let tree = self.repo.find_commit(commit)?.tree()?;
         let mut checkout = CheckoutBuilder::new();
         checkout.force();
         self.repo.checkout_tree(tree.as_object(), Some(&mut checkout))?;
-        self.repo.set_head_detached(commit)?;
         Ok(())
     }
 
@@ -108,6 +123,15 @@ impl Worktree {
         let base = self.repo.find_commit(parent)?.tree()?;
         let tree = changes::apply(&self.repo, &base, found)?;
         user.commit(tree, parent, message)
+    }
+}
+
+/// Points the HEAD in a worktree's record at `commit`, whatever stands there: after a power cut that may be
+/// nothing that git can read, and an agent may have checked out a branch.
+fn detach(record: &Path, commit: Oid) -> Result<()> {
+    match record.is_dir() {
+        true => write_atomic(&record.join("HEAD"), format!("{commit}\n").as_bytes()),
+        false => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 
 use super::{Brief, Proposal, ProposeError, Proposer, Usage};
 use crate::{
+    commands::{CEILING, ceiling},
     config::{Agent, Goal, Preset},
     error::Error,
     exec::{self, End, Spec, StopFlag},
@@ -93,6 +94,7 @@ impl Proposer for AgentProposer {
         // an agent needs the user's own environment, keys included; trials never get it
         let mut env: std::collections::BTreeMap<_, _> = std::env::vars_os().collect();
         env.insert(MARK.into(), self.mark.clone());
+        env.insert(CEILING.into(), ceiling(brief.worktree));
         let spec = Spec {
             command: &self.command,
             dir: brief.worktree.to_path_buf(),
