@@ -90,9 +90,16 @@ impl Error {
         self
     }
 
-    /// Names the cause.
+    /// Names the cause. A full disk is the environment's fault, whatever was being written.
     pub fn because(mut self, source: impl Into<Source>) -> Self {
-        self.source = Some(source.into());
+        let source = source.into();
+        // libgit2 and std agree on the system's words, and on nothing else
+        if source.to_string().contains("No space left on device") && self.kind == Kind::Internal {
+            self.kind = Kind::Environment;
+            self.hint
+                .get_or_insert_with(|| "free some disk space and start again; nothing is lost".to_owned());
+        }
+        self.source = Some(source);
         self
     }
 }
@@ -144,5 +151,14 @@ mod tests {
         let error = Error::environment("no rows").at("/data").because(cause).hint("prepare them");
         assert_eq!(error.to_string(), "/data: no rows (disk on fire); prepare them");
         assert_eq!(error.kind.exit_code(), 4);
+    }
+
+    #[test]
+    fn a_full_disk_is_the_environments_fault_and_has_a_remedy() {
+        let full = || std::io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
+        let error = Err::<(), _>(full()).doing("write", Path::new("/x")).unwrap_err();
+        assert_eq!(error.kind, Kind::Environment);
+        assert!(error.to_string().contains("free some disk space"), "{error}");
+        assert_eq!(Error::usage("no").because(full()).kind, Kind::Usage);
     }
 }

@@ -390,18 +390,22 @@ fn finish_branch(repo: &Repo, tag: &Tag, journal: &mut Journal, champion: Oid) -
     journal.append(Event::Advanced { commit: champion.to_string() })
 }
 
-/// Puts a `results.tsv` that no tag of this folder wrote out of the way, once.
+/// Puts a `results.tsv` that no tag of this folder wrote out of the way.
 fn save_foreign_results(state: &State, observer: &mut dyn Observer) -> Result<()> {
-    let path = state.results();
-    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
-    let ours =
-        text.lines().next().is_some_and(|head| head.contains("\ttrial\t") && head.ends_with("\toutcome"));
-    if ours || text.lines().count() < 2 {
+    let Ok(bytes) = fs::read(state.results()) else { return Ok(()) };
+    let text = String::from_utf8_lossy(&bytes);
+    let head = text.lines().next().unwrap_or_default();
+    if text.trim().is_empty() || (head.contains("\ttrial\t") && head.ends_with("\toutcome")) {
         return Ok(());
     }
-    let saved = state.dir().join("results-before.tsv");
-    if !saved.exists() {
-        fs::write(&saved, text).doing("save the old results.tsv to", &saved)?;
+    let names = std::iter::once("results-before.tsv".to_owned())
+        .chain((2..).map(|n| format!("results-before-{n}.tsv")));
+    let free = names.map(|name| state.dir().join(name)).find(|path| {
+        // the same text is saved once
+        fs::read(path).map_or(true, |known| known == bytes)
+    });
+    if let Some(saved) = free.filter(|path| !path.exists()) {
+        fs::write(&saved, &bytes).doing("save the old results.tsv to", &saved)?;
         observer.tell(Progress::Note(&format!("the results.tsv that was here is now {}", saved.display())));
     }
     Ok(())

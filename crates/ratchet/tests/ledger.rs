@@ -119,3 +119,16 @@ fn each_trial_leaves_its_record() {
         serde_json::from_str(&toy.read(".ratchet/tags/bar/trials/0002/verdict.json")).unwrap();
     assert_eq!(verdict["rule"], "strict");
 }
+
+#[test]
+fn a_results_file_of_the_users_own_is_put_aside_whole() {
+    let toy = Toy::new();
+    toy.write("results.tsv", "my own results, one line");
+    toy.commit("a file of that name");
+    toy.exits(0, &["run", "--trials", "1", "--tag", "bar"]).says(&["results-before.tsv"]);
+    assert_eq!(toy.read(".ratchet/results-before.tsv"), "my own results, one line");
+    toy.write("results.tsv", "another\n");
+    toy.exits(0, &["run", "--trials", "1"]);
+    assert_eq!(toy.read(".ratchet/results-before-2.tsv"), "another\n");
+    assert_eq!(toy.column("trial"), ["1", "2"]);
+}
