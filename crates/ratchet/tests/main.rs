@@ -6,6 +6,7 @@ mod ledger;
 mod night;
 mod processes;
 mod proposers;
+mod readme;
 mod refusals;
 mod replicates;
 mod repositories;

@@ -1,0 +1,67 @@
+//! What the documents tell a reader to type exists. The oracle is the program's own help.
+
+use std::{collections::BTreeSet, path::Path, process::Command};
+
+fn help(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_ratchet")).args(args).arg("--help").output().unwrap();
+    assert!(output.status.success(), "ratchet {args:?} --help fails");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn document(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Code of a Markdown page: what stands in backticks, and lines indented by four.
+fn code(text: &str) -> Vec<&str> {
+    let spans = text.split('`').skip(1).step_by(2);
+    spans.chain(text.lines().filter_map(|line| line.strip_prefix("    "))).collect()
+}
+
+#[test]
+fn every_command_and_flag_in_the_documents_exists() {
+    let mut seen = BTreeSet::new();
+    for page in
+        ["README.md", "docs/design.md", "program.md", "CONTRIBUTING.md", "examples/quadratic/README.md"]
+    {
+        let text = document(page);
+        for line in code(&text) {
+            let Some((_, call)) = line
+                .split_once("ratchet -- ")
+                .or_else(|| line.trim().split_once("ratchet ").filter(|(b, _)| b.is_empty()))
+            else {
+                continue;
+            };
+            let words: Vec<&str> =
+                call.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+            let Some(&command) = words.first().filter(|word| word.chars().all(|c| c.is_ascii_lowercase()))
+            else {
+                continue;
+            };
+            let help = help(&[command]);
+            seen.insert(command.to_owned());
+            for flag in words.iter().filter_map(|word| word.trim_start_matches('[').strip_prefix("--")) {
+                let name = flag.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+                assert!(help.contains(&format!("--{name}")), "{page}: `ratchet {command}` has no --{name}");
+            }
+        }
+    }
+    for command in ["run", "try", "status", "show", "log", "sync", "rerun", "init", "doctor"] {
+        assert!(seen.contains(command), "no document shows `ratchet {command}`");
+    }
+}
+
+#[test]
+fn the_tree_in_the_readme_is_the_tree() {
+    let text = document("README.md");
+    let (_, tree) = text.split_once("## The tree").unwrap();
+    let names = tree.lines().filter_map(|line| line.strip_prefix("    ")?.split_whitespace().next());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut count = 0;
+    for name in names {
+        assert!(root.join(name).exists(), "README.md names {name}, which does not exist");
+        count += 1;
+    }
+    assert!(count > 8);
+}
