@@ -15,7 +15,9 @@ pub struct Value(f64);
 
 /// A value that no comparison may see.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("the metric is {0}, which cannot be compared; the referee has to give a finite number below 1e150")]
+#[error(
+    "the metric is {0:.3e}, which cannot be compared; the referee has to give a finite number below 1e150"
+)]
 pub struct NotComparable(f64);
 
 impl Value {
@@ -125,6 +127,17 @@ pub enum Origin {
     Measured(u32),
     /// Neither stated nor measured yet.
     Unknown,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stated => f.write_str("stated"),
+            Self::Measured(1) => f.write_str("measured from 1 degree of freedom"),
+            Self::Measured(degrees) => write!(f, "measured from {degrees} degrees of freedom"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
 }
 
 /// σ of one run's value, in the metric's own unit, and where it comes from.

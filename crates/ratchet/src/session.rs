@@ -282,7 +282,7 @@ impl Session {
 
     /// Makes the user's editable files equal to the champion's, where they still hold what `known` has.
     pub fn give_files(&self, known: Oid, observer: &mut dyn Observer) -> Result<()> {
-        let left = self.repo.set_files(self.champion, self.task.editable(), known)?;
+        let left = self.repo.set_files(self.champion, self.task.editable(), known, &self.worktree)?;
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             observer.tell(Progress::Note(&format!(

@@ -101,13 +101,7 @@ impl View {
         let state = State::new(root);
         let tag = match asked {
             Some(tag) if !state.tag(&tag).journal().exists() => {
-                let known: Vec<String> = state.tags().iter().map(Tag::to_string).collect();
-                let hint = if known.is_empty() {
-                    "there is none yet".into()
-                } else {
-                    format!("there are: {}", known.join(", "))
-                };
-                return Err(Error::usage(format!("there is no tag {tag}")).hint(hint));
+                return Err(state.no_such_tag(&tag));
             }
             Some(tag) => Some(tag),
             None => state.current()?.filter(|tag| state.tag(tag).journal().exists()),
@@ -213,7 +207,7 @@ impl View {
         let sigma = verdict
             .noise
             .sigma()
-            .map_or("unknown".to_owned(), |sigma| format!("{sigma:.6} ({:?})", verdict.noise.origin()));
+            .map_or("unknown".to_owned(), |sigma| format!("{sigma:.6} ({})", verdict.noise.origin()));
         line("rule", format!("{rule}{needed}, sigma {sigma}"));
         line("parent", record.parent.map_or("-".to_owned(), |parent| parent.to_string()));
         line("commit", record.commit.clone().unwrap_or_else(|| "-".to_owned()));

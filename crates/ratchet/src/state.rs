@@ -87,6 +87,16 @@ impl State {
         tags
     }
 
+    /// The error for a tag that is not there; its remedy names those that are.
+    pub fn no_such_tag(&self, tag: &Tag) -> Error {
+        let known: Vec<String> = self.tags().iter().map(Tag::to_string).collect();
+        let known = match known.is_empty() {
+            true => "there is none yet".to_owned(),
+            false => format!("there are: {}", known.join(", ")),
+        };
+        Error::usage(format!("there is no tag {tag}")).hint(format!("{known}; `ratchet run` begins one"))
+    }
+
     /// Takes the lock, or fails at once with exit code 5, naming who holds it.
     pub fn lock(&self) -> Result<Lock> {
         self.create()?;

@@ -94,7 +94,7 @@ impl Watch {
             return Some(format!("target {target} reached with {best:.6}"));
         }
         if rules.trials.is_some_and(|most| self.trials >= most) {
-            return Some(format!("{} trials done", self.trials));
+            return Some(format!("{} done", counted(self.trials)));
         }
         if let Some((at, reason)) = &self.deadline
             && Instant::now() >= *at
@@ -102,7 +102,7 @@ impl Watch {
             return Some(reason.clone());
         }
         if rules.stall.is_some_and(|most| self.since_keep >= most) {
-            return Some(format!("{} trials without a keep", self.since_keep));
+            return Some(format!("{} without a keep", counted(self.since_keep)));
         }
         if self.max_crashes > 0 && self.crashes_in_a_row >= self.max_crashes {
             return Some(format!("{} crashes in a row", self.crashes_in_a_row));
@@ -147,6 +147,11 @@ impl Watch {
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
+}
+
+/// `1 trial`, `2 trials`.
+fn counted(trials: u64) -> String {
+    if trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") }
 }
 
 /// From `now` to the next time it is `until`, by this machine's calendar.

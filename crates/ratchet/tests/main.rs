@@ -12,6 +12,7 @@ mod replicates;
 mod repositories;
 mod run;
 mod survival;
+mod swaps;
 mod toy;
 mod verdicts;
 mod views;

@@ -1,8 +1,8 @@
 //! What stands in a working tree that a commit does not hold.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use git2::{Delta, DiffOptions, FileMode, Repository, Tree, build::TreeUpdateBuilder};
+use git2::{Delta, DiffOptions, FileMode, Index, IndexEntry, IndexTime, Repository, Tree};
 
 use super::{Entry, bytes_of, path_of};
 use crate::error::{Doing, Error, Result};
@@ -97,22 +97,37 @@ pub(super) fn changes(repo: &Repository, tree: &Tree<'_>) -> Result<Vec<Change>>
 }
 
 /// `base` with the changes applied; the new tree's id.
+///
+/// By way of an index and not of an edited tree, since an index lets a file take a folder's place.
 pub(super) fn apply(repo: &Repository, base: &Tree<'_>, changes: &[Change]) -> Result<git2::Oid> {
-    let mut update = TreeUpdateBuilder::new();
-    for change in changes {
-        match change.new {
-            Some(new) => {
-                let mode = match new.mode {
-                    mode if mode == i32::from(FileMode::BlobExecutable) => FileMode::BlobExecutable,
-                    mode if mode == i32::from(FileMode::Link) => FileMode::Link,
-                    _ => FileMode::Blob,
-                };
-                update.upsert(bytes_of(&change.path), new.id, mode);
-            }
-            None => {
-                update.remove(bytes_of(&change.path));
-            }
-        }
+    let mut index = Index::new()?;
+    index.read_tree(base)?;
+    for gone in changes.iter().filter(|change| change.new.is_none()) {
+        index.remove_path(&gone.path)?;
     }
-    Ok(update.create_updated(repo, base)?)
+    for change in changes {
+        let Some(new) = change.new else { continue };
+        index.add(&entry(&change.path, new))?;
+    }
+    Ok(index.write_tree_to(repo)?)
+}
+
+/// What an index holds of a path; times and sizes, which only a working tree has, are zero.
+fn entry(path: &Path, new: Entry) -> IndexEntry {
+    let mode = [FileMode::BlobExecutable, FileMode::Link].map(i32::from);
+    let mode = if mode.contains(&new.mode) { new.mode } else { FileMode::Blob.into() };
+    IndexEntry {
+        ctime: IndexTime::new(0, 0),
+        mtime: IndexTime::new(0, 0),
+        dev: 0,
+        ino: 0,
+        mode: mode as u32, // positive: one of git's three
+        uid: 0,
+        gid: 0,
+        file_size: 0,
+        id: new.id,
+        flags: 0,
+        flags_extended: 0,
+        path: bytes_of(path),
+    }
 }

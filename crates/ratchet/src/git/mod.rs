@@ -11,9 +11,7 @@ use std::{
 
 pub use changes::{Change, ChangeKind};
 pub use git2::Oid;
-use git2::{
-    ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode, build::CheckoutBuilder,
-};
+use git2::{ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode};
 pub use worktree::Worktree;
 
 use crate::{
@@ -303,14 +301,18 @@ impl Repo {
     /// Makes the user's editable files equal to those of `commit`; touches no other file and no index.
     ///
     /// A file is only written where it still holds what `known` (a commit) has, so that an edit made
-    /// meanwhile is not lost; the paths left alone are returned.
-    pub fn set_files(&self, commit: Oid, editable: &Editable, known: Oid) -> Result<Vec<PathBuf>> {
+    /// meanwhile is not lost; the paths left alone are returned. `worktree` stands at `commit`.
+    pub fn set_files(
+        &self,
+        commit: Oid,
+        editable: &Editable,
+        known: Oid,
+        worktree: &Worktree,
+    ) -> Result<Vec<PathBuf>> {
         let target = self.tree(commit)?;
         let edited: Vec<PathBuf> = self.changes(known)?.into_iter().map(|change| change.path).collect();
         let mut left_alone = Vec::new();
-        let mut checkout = CheckoutBuilder::new();
-        checkout.force().update_index(false).disable_pathspec_match(true);
-        let mut any = false;
+        let mut wanted = Vec::new();
         for change in changes::changes(&self.repo, &target)? {
             if !editable.contains(&change.path) {
                 continue;
@@ -320,21 +322,36 @@ impl Repo {
                 continue;
             }
             match change.kind {
-                ChangeKind::Added | ChangeKind::Untracked => {
-                    let path = self.root.join(&change.path);
-                    fs::remove_file(&path).doing("remove", &path)?;
-                }
-                ChangeKind::Modified | ChangeKind::Deleted => {
-                    checkout.path(bytes_of(&change.path));
-                    any = true;
-                }
+                ChangeKind::Added | ChangeKind::Untracked => self.remove_file(&change.path)?,
+                ChangeKind::Modified | ChangeKind::Deleted => wanted.push(change.path),
             }
         }
-        if any {
-            // without a path the checkout would mean every file
-            self.repo.checkout_tree(target.as_object(), Some(&mut checkout))?;
+        // what git does not know, in the place of a file or of its folder, is not ours to remove
+        let (free, blocked): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|path| self.is_free(path));
+        left_alone.extend(blocked);
+        for path in free {
+            worktree.lend(&path, &self.root)?;
         }
         Ok(left_alone)
+    }
+
+    /// Removes a file of the working tree, and like git the folders that it leaves empty.
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        let full = self.root.join(path);
+        fs::remove_file(&full).doing("remove", &full)?;
+        for folder in path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+            if fs::remove_dir(self.root.join(folder)).is_err() {
+                break; // not empty
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file can be written at `path`: no folder stands there, and no file where a folder must.
+    fn is_free(&self, path: &Path) -> bool {
+        let at = |path: &Path| fs::symlink_metadata(self.root.join(path));
+        !at(path).is_ok_and(|meta| meta.is_dir())
+            && path.ancestors().skip(1).all(|folder| at(folder).map_or(true, |meta| meta.is_dir()))
     }
 
     fn tree(&self, commit: Oid) -> Result<Tree<'_>> {

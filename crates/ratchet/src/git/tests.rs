@@ -31,6 +31,16 @@ fn tag() -> Tag {
     Tag::parse("t").unwrap()
 }
 
+/// A worktree that stands where the repository's HEAD does.
+fn worktree(dir: &tempfile::TempDir, repo: &Repo) -> Worktree {
+    let head = repo.head().unwrap();
+    repo.create_branch(&tag(), head).unwrap();
+    let path = dir.path().join(".git/worktree"); // where it is no change of the repository's
+    let worktree = Worktree::open(repo, &tag(), &path).unwrap();
+    worktree.restore(head, &repo.files(head).unwrap()).unwrap();
+    worktree
+}
+
 #[test]
 fn a_folder_without_repository_or_commit_is_refused_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,7 +156,10 @@ fn changes_name_every_kind_and_survive_odd_names() {
     assert!(files.contains_key(&odd) && !files.contains_key(Path::new("cand/gone")));
     // back to the start: the candidate's files go, and only those
     fs::write(dir.path().join("other"), "").unwrap();
-    assert_eq!(repo.set_files(head, &editable(), commit).unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(
+        repo.set_files(head, &editable(), commit, &worktree(&dir, &repo)).unwrap(),
+        Vec::<PathBuf>::new()
+    );
     let left: Vec<_> = repo.changes(head).unwrap().into_iter().map(|c| c.path).collect();
     assert_eq!(left, [PathBuf::from("other")]);
     assert!(dir.path().join("cand/no.tmp").exists());
@@ -160,7 +173,10 @@ fn an_edit_made_during_a_trial_is_left_alone() {
     fs::write(dir.path().join("cand/y"), "2\n").unwrap();
     let candidate = repo.commit_changes(head, &repo.changes(head).unwrap(), "c").unwrap();
     fs::write(dir.path().join("cand/y"), "3\n").unwrap();
-    assert_eq!(repo.set_files(head, &editable(), candidate).unwrap(), [PathBuf::from("cand/y")]);
+    assert_eq!(
+        repo.set_files(head, &editable(), candidate, &worktree(&dir, &repo)).unwrap(),
+        [PathBuf::from("cand/y")]
+    );
     assert_eq!(fs::read_to_string(dir.path().join("cand/x")).unwrap(), "1\n");
     assert_eq!(fs::read_to_string(dir.path().join("cand/y")).unwrap(), "3\n");
 }

@@ -112,6 +112,32 @@ impl Worktree {
         Ok(())
     }
 
+    /// Copies a file as it stands here, filters applied, to another root: whole or not at all, and in the
+    /// place of a link rather than through it.
+    ///
+    /// Not by libgit2's checkout, which fails where a file of HEAD is a folder here.
+    pub(super) fn lend(&self, path: &Path, root: &Path) -> Result<()> {
+        let (from, to) = (self.path.join(path), root.join(path));
+        let via = self.path.with_file_name("lent");
+        let _ = fs::remove_file(&via); // absent, unless a kill left it
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder).doing("create", folder)?;
+        }
+        match fs::read_link(&from) {
+            Ok(target) => std::os::unix::fs::symlink(target, &via),
+            Err(_) => fs::copy(&from, &via).map(drop),
+        }
+        .doing("copy", &from)?;
+        match fs::rename(&via, &to) {
+            // `.ratchet/` may be a link to a larger disk
+            Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+                fs::copy(&from, &to).map(drop)
+            }
+            renamed => renamed,
+        }
+        .doing("write", &to)
+    }
+
     /// What stands here that `commit` does not hold; ignored files do not count.
     pub fn changes(&self, commit: Oid) -> Result<Vec<Change>> {
         let tree = self.repo.find_commit(commit)?.tree()?;

@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// One experiment from the edits now in the working tree
     Try {
         /// What the edit does, in one line
-        #[arg(short, long, value_name = "TEXT")]
+        #[arg(short, long, value_name = "TEXT", value_parser = message)]
         message: String,
         #[command(flatten)]
         place: Place,
@@ -161,6 +161,13 @@ impl From<Kind> for ProposerKind {
             Kind::Knobs => Self::Knobs,
             Kind::Agent => Self::Agent,
         }
+    }
+}
+
+fn message(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("say in a few words what the edit does: they become the trial's description".to_owned()),
+        false => Ok(text.to_owned()),
     }
 }
 
