@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use crate::{
+    beginning::note_uncommitted,
     candidate::{Candidate, Refusal, admissible, message, source_of},
     config::EXEMPT,
     error::{Doing, Error, Result},
@@ -36,9 +37,12 @@ impl Session {
             Done::Stopped => Ok(None),
             Done::Closed(record) if record.status == Status::Keep => Ok(Some(())),
             Done::Closed(record) => {
+                note_uncommitted(&self.task, &self.repo, self.champion(), observer)?;
                 Err(Error::internal(format!("the unedited baseline crashed: {}", record.verdict.reason))
                     .at(self.dir.trial(record.trial))
-                    .hint("its logs are there; make the task run by hand first, then start again"))
+                    .hint(
+                        "its logs are there; make the task run by hand, commit the repair, then start again",
+                    ))
             }
         }
     }

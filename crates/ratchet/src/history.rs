@@ -17,14 +17,15 @@ pub struct History {
     open: Option<u64>,
     attempts: u64,
     last_stop: Option<String>,
-    /// The champion before the last keep, while the branch may still stand there.
+    /// The champion before the last keep, or the base before the last, while the branch may still stand there.
     behind: Option<String>,
 }
 
 impl History {
     pub(crate) fn apply(&mut self, event: Event) {
         match event {
-            Event::Init(init) => self.init = Some(init),
+            // a second one starts a tag without a baseline from elsewhere, and the branch has to follow
+            Event::Init(init) => self.behind = self.init.replace(init).map(|old| old.base),
             Event::RunStarted { .. } => self.last_stop = None,
             Event::RunEnded { reason, .. } => self.last_stop = Some(reason),
             Event::NoProposal { .. } => self.attempts += 1,
@@ -81,7 +82,8 @@ impl History {
         self.tried.get(source).copied()
     }
 
-    /// Where the branch may still stand when the driver was killed before it could follow the last keep.
+    /// Where the branch may still stand when the driver was killed before it could follow the last keep or
+    /// the last base.
     pub fn behind(&self) -> Option<&str> {
         self.behind.as_deref()
     }

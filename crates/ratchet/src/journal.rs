@@ -109,7 +109,8 @@ pub struct Init {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The tag was created; always first.
+    /// The tag was created; always first. Again where, before its first keep, it starts from another commit
+    /// or contract.
     Init(Init),
     /// A run began.
     RunStarted {

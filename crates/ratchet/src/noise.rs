@@ -260,7 +260,8 @@ mod tests {
     #[test]
     fn what_cannot_be_compared_is_no_value() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e150, -1e308] {
-            assert!(Value::new(bad).is_err(), "{bad}");
+            let error = Value::new(bad).unwrap_err().to_string();
+            assert!(error.len() < 120, "a person reads it: {error}");
         }
         assert!(serde_json::from_str::<Runs>("[]").is_err());
         assert!(serde_json::from_str::<Runs>("[1.0, 1e200]").is_err());

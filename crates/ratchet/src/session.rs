@@ -1,18 +1,19 @@
 //! One tag, opened for work under the lock: everything derived is made equal to the journal first.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use prepare::profile::Profile;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    beginning::{New, begin_again, create, finish_branch},
     candidate::{Candidate, source_of},
     commands::mark,
-    config::{EXEMPT, SandboxMode, Task},
+    config::{SandboxMode, Task},
     error::{Doing, Error, Result},
     exec::StopFlag,
     fingerprint::{self, Watcher},
-    git::{ChangeKind, Files, Oid, Repo, Worktree, short},
+    git::{Files, Oid, Repo, Worktree},
     history::History,
     journal::{Event, Init, Journal},
     ledger,
@@ -84,25 +85,30 @@ impl Session {
                 .at(state.tag(&tag).path())
                 .hint("go on with it (`ratchet run`, `ratchet try`), or choose another --tag"));
         }
-        create(&task, &repo, &state, &tag, asked, observer)?;
+        create(&task, &repo, &state, &tag, asked, New::Created, observer)?;
         Self::enter(task, repo, state, tag, lock, asked, stop, observer)
     }
 
-    /// Opens the asked, else the current, else today's tag, creating it when it is new.
+    /// Opens the asked, else the current, else today's tag; `new` says what becomes of one that is not there.
     pub fn open(
         root: &std::path::Path,
         asked: &Asked,
+        new: New,
         stop: StopFlag,
         observer: &mut dyn Observer,
     ) -> Result<Self> {
         let (task, repo, state) = parts(root)?;
-        let lock = state.lock()?;
         let tag = match &asked.tag {
             Some(tag) => tag.clone(),
             None => state.current()?.unwrap_or_else(Tag::today),
         };
-        if !state.tag(&tag).journal().exists() {
-            create(&task, &repo, &state, &tag, asked, observer)?;
+        let there = state.tag(&tag).journal().exists();
+        if !there && new == New::Refused {
+            return Err(state.no_such_tag(&tag));
+        }
+        let lock = state.lock()?;
+        if !there {
+            create(&task, &repo, &state, &tag, asked, new, observer)?;
         }
         Self::enter(task, repo, state, tag, lock, asked, stop, observer)
     }
@@ -120,6 +126,7 @@ impl Session {
     ) -> Result<Self> {
         let dir = state.tag(&tag);
         let mut journal = Journal::open(&dir.journal())?;
+        begin_again(&task, &repo, &state, &tag, &mut journal, asked, observer)?;
         let init = journal
             .history()
             .init()
@@ -300,62 +307,6 @@ fn parts(root: &std::path::Path) -> Result<(Task, Repo, State)> {
     Ok((task, repo, State::new(root)))
 }
 
-fn create(
-    task: &Task,
-    repo: &Repo,
-    state: &State,
-    tag: &Tag,
-    asked: &Asked,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    let base = repo.head()?;
-    let files = repo.files(base)?;
-    let tracked: Vec<PathBuf> = files.keys().cloned().collect();
-    task.check_files(state.root(), &tracked)?;
-    let setting = Setting::choose(task, asked.profile, None, observer)?;
-    let dir = state.tag(tag);
-    let begun = dir.path().exists(); // an init that was killed half-way left its folder
-    fs::create_dir_all(dir.path()).doing("create the tag's folder", dir.path())?;
-    if !(begun && repo.branch(tag)? == Some(base)) {
-        repo.create_branch(tag, base)?;
-    }
-    let init = Init {
-        tag: tag.to_string(),
-        base: base.to_string(),
-        contract: task.contract(),
-        protected: fingerprint::protected(&files, task.editable()),
-        profile: setting.profile.map(|profile| profile.name().to_owned()),
-        device: setting.device,
-    };
-    Journal::create(&dir.journal(), init)?;
-    let edited = repo.changes(base)?;
-    let tracked = |kind| kind != ChangeKind::Untracked;
-    let protected: Vec<String> = edited
-        .iter()
-        .filter(|c| {
-            !task.editable().contains(&c.path)
-                && tracked(c.kind)
-                && !EXEMPT.iter().any(|own| c.path.as_os_str() == *own)
-        })
-        .map(|change| change.path.display().to_string())
-        .collect();
-    if !protected.is_empty() {
-        observer.tell(Progress::Note(&format!(
-            "trials start from the commit {}; your uncommitted changes are not part of it: {}",
-            short(base),
-            protected.join(", ")
-        )));
-    }
-    if let Some(change) = edited.iter().find(|change| task.editable().contains(&change.path)) {
-        observer.tell(Progress::Note(&format!(
-            "{} differs from the commit {}: the baseline is the commit, and `ratchet try` takes your edit as its candidate",
-            change.path.display(),
-            short(base)
-        )));
-    }
-    Ok(())
-}
-
 fn check_contract(task: &Task, init: &Init) -> Result<()> {
     for ((section, now), (_, then)) in task.contract().iter().zip(&init.contract) {
         if now != then {
@@ -375,19 +326,6 @@ fn check_contract(task: &Task, init: &Init) -> Result<()> {
 fn champion_commit(repo: &Repo, history: &History, init: &Init) -> Result<Oid> {
     let commit = history.champion().and_then(|record| record.commit.as_deref()).unwrap_or(&init.base);
     repo.parse(commit)
-}
-
-/// Moves a branch that a killed driver left at the champion before the last. Anywhere else, and at any
-/// other time, it was someone else who moved it.
-fn finish_branch(repo: &Repo, tag: &Tag, journal: &mut Journal, champion: Oid) -> Result<()> {
-    let Some(behind) = journal.history().behind() else { return Ok(()) };
-    let behind = repo.parse(behind)?;
-    match repo.branch(tag)? {
-        Some(tip) if tip == behind && tip != champion => repo.advance_branch(tag, behind, champion)?,
-        Some(tip) if tip == champion => {}
-        _ => return Ok(()), // for `check_branch` to complain of
-    }
-    journal.append(Event::Advanced { commit: champion.to_string() })
 }
 
 /// Puts a `results.tsv` that no tag of this folder wrote out of the way.

@@ -178,6 +178,7 @@ mod tests {
         let mut by_trials = watch(Rules { trials: Some(2), ..Rules::default() }, Goal::Minimize);
         by_trials.count_trial(true, false);
         assert_eq!(by_trials.reason(Some(1.0)), None);
+        assert_eq!(counted(1), "1 trial");
         by_trials.count_trial(false, false);
         assert_eq!(by_trials.reason(Some(1.0)).unwrap(), "2 trials done");
 

@@ -71,7 +71,7 @@ fn a_gain_within_noise_is_discarded_and_says_so() {
         serde_json::from_str(&toy.read(".ratchet/tags/bar/trials/0002/verdict.json")).unwrap();
     assert_eq!(verdict["rule"], "noise");
     assert_eq!(verdict["noise"]["sigma"], 5.0);
-    assert!(toy.exits(0, &["show", "2"]).stdout.contains('σ'));
+    toy.exits(0, &["show", "2"]).says(&["σ", "sigma 5.000000 (stated)"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use anyhow::Result;
 use clap::{Parser, error::ErrorKind};
 use ratchet::{
     attempt::Tried,
+    beginning::New,
     config::Task,
     doctor,
     error::{Error, Kind},
@@ -66,7 +67,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Init { place } => init(root, &place.into()),
         Command::Try { message, place, json } => attempt(root, &message, &place.into(), json),
         Command::Run { place, stop, proposer } => {
-            let (mut session, mut screen) = open(root, &place.into())?;
+            let (mut session, mut screen) = open(root, &place.into(), New::Created)?;
             let result = session.run(stop.into(), proposer.map(Into::into), &mut screen);
             screen.clear();
             let ended = result?;
@@ -117,9 +118,9 @@ fn is_ignored(signal: i32) -> bool {
         .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-fn open(root: &Path, asked: &Asked) -> Result<(Session, Screen)> {
+fn open(root: &Path, asked: &Asked, new: New) -> Result<(Session, Screen)> {
     let mut screen = Screen::new(&Task::read(root)?.metric.name);
-    let session = Session::open(root, asked, stop_flag()?, &mut screen)?;
+    let session = Session::open(root, asked, new, stop_flag()?, &mut screen)?;
     Ok((session, screen))
 }
 
@@ -135,7 +136,7 @@ fn init(root: &Path, asked: &Asked) -> Result<ExitCode> {
 }
 
 fn attempt(root: &Path, message: &str, asked: &Asked, json: bool) -> Result<ExitCode> {
-    let tried = open(root, asked).and_then(|(mut session, mut screen)| {
+    let tried = open(root, asked, New::WithCandidate).and_then(|(mut session, mut screen)| {
         let tried = session.attempt(message, &mut screen);
         screen.clear();
         Ok((tried?, session))
@@ -189,7 +190,7 @@ fn verdict_text(record: &TrialRecord, metric: &str) -> String {
 }
 
 fn sync(root: &Path, asked: Asked) -> Result<ExitCode> {
-    let (session, mut screen) = open(root, &asked)?;
+    let (session, mut screen) = open(root, &asked, New::Refused)?;
     let saved = session.sync(&mut screen)?;
     screen.clear();
     let mut text = String::new();
@@ -207,7 +208,7 @@ fn sync(root: &Path, asked: Asked) -> Result<ExitCode> {
 }
 
 fn rerun(root: &Path, trial: u64, asked: Asked) -> Result<ExitCode> {
-    let (mut session, mut screen) = open(root, &asked)?;
+    let (mut session, mut screen) = open(root, &asked, New::Refused)?;
     let rerun = session.rerun(trial, &mut screen);
     screen.clear();
     let Some(rerun) = rerun? else {
