@@ -17,7 +17,7 @@ pub use worktree::Worktree;
 use crate::{
     config::Editable,
     error::{Doing, Error, Result},
-    state::{Tag, write_atomic},
+    state::Tag,
 };
 
 /// The user's repository. Its files, branch and index are written by nothing here but
@@ -171,9 +171,9 @@ impl Repo {
     /// Takes the tag's branch back from the tag's own worktree, where nobody but an agent can have checked it
     /// out: it stands at `champion` again. Whether that was needed. The caller holds the lock.
     pub fn reclaim_branch(&self, tag: &Tag, champion: Oid) -> Result<bool> {
-        let head = self.repo.commondir().join("worktrees").join(format!("ratchet-{tag}")).join("HEAD");
-        let held =
-            fs::read_to_string(&head).is_ok_and(|text| text.trim() == format!("ref: {}", tag.branch_ref()));
+        let record = worktree::record(self.repo.commondir(), tag);
+        let held = fs::read_to_string(record.join("HEAD"))
+            .is_ok_and(|text| text.trim() == format!("ref: {}", tag.branch_ref()));
         if held {
             self.repo.reference(
                 &tag.branch_ref(),
@@ -181,7 +181,7 @@ impl Repo {
                 true,
                 "ratchet: taken back from its worktree",
             )?;
-            write_atomic(&head, format!("{champion}\n").as_bytes())?;
+            worktree::detach(&record, champion)?;
         }
         Ok(held)
     }

@@ -25,10 +25,10 @@ impl Worktree {
     ///
     /// The caller holds the lock: what an earlier driver left locked is unlocked. The branch must exist.
     pub fn open(user: &Repo, tag: &Tag, path: &Path) -> Result<Self> {
-        let name = format!("ratchet-{tag}");
         let common = user.repo.commondir().to_path_buf();
+        let record = record(&common, tag);
         let trials = common.join(tag.trial_ref(0)).parent().map(Path::to_path_buf).unwrap_or_default();
-        for folder in [common.join("worktrees").join(&name), trials] {
+        for folder in [record.clone(), trials] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if entry.path().extension().is_some_and(|extension| extension == "lock") {
                     let _ = fs::remove_file(entry.path());
@@ -37,7 +37,7 @@ impl Worktree {
         }
         let _ = fs::remove_file(common.join(format!("{}.lock", tag.branch_ref()))); // absent as a rule
         let tip = user.branch(tag)?.ok_or_else(|| Error::internal("the branch vanished"))?;
-        detach(&common.join("worktrees").join(&name), tip)?;
+        detach(&record, tip)?;
         if let Some(repo) = Self::opened(path, &common) {
             return Ok(Self { repo, path: path.to_path_buf() });
         }
@@ -46,7 +46,6 @@ impl Worktree {
         }
         // git's own record of it goes as well, and nothing else: in a copied repository that record points at
         // the original's worktree, which pruning would remove
-        let record = common.join("worktrees").join(&name);
         if record.exists() {
             remove(&record)?;
         }
@@ -56,7 +55,7 @@ impl Worktree {
         let branch = user.repo.find_reference(&tag.branch_ref())?;
         let mut options = WorktreeAddOptions::new();
         options.reference(Some(&branch));
-        user.repo.worktree(&name, path, Some(&options)).map_err(|error| {
+        user.repo.worktree(&name(tag), path, Some(&options)).map_err(|error| {
             Error::internal("could not create the worktree")
                 .at(path)
                 .because(error)
@@ -152,9 +151,19 @@ impl Worktree {
     }
 }
 
+/// What git knows a tag's worktree by.
+fn name(tag: &Tag) -> String {
+    format!("ratchet-{tag}")
+}
+
+/// Where git keeps its record of a tag's worktree.
+pub(super) fn record(common: &Path, tag: &Tag) -> PathBuf {
+    common.join("worktrees").join(name(tag))
+}
+
 /// Points the HEAD in a worktree's record at `commit`, whatever stands there: after a power cut that may be
 /// nothing that git can read, and an agent may have checked out a branch.
-fn detach(record: &Path, commit: Oid) -> Result<()> {
+pub(super) fn detach(record: &Path, commit: Oid) -> Result<()> {
     match record.is_dir() {
         true => write_atomic(&record.join("HEAD"), format!("{commit}\n").as_bytes()),
         false => Ok(()),
