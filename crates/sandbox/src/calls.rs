@@ -1,0 +1,168 @@
+//! System calls that a confined process does not have.
+//!
+//! A list of what is denied and not of what is allowed: a CUDA driver, an allocator or a runtime may use any
+//! ordinary call, and a trial that dies of a new one helps nobody. What reads or changes files is Landlock's.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+use crate::{SandboxError, policy::Calls};
+
+/// Never: other processes' memory, ways around file rules, the system itself.
+const ALWAYS: &[c_long] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_perf_event_open,
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup, // its operations pass by every filter
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_fsconfig,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_add_key, // keys outlive the process that stores them
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+];
+
+/// Without [`Calls::processes`]; `clone` is looked at, `clone3` cannot be.
+const SIGNALS: &[c_long] =
+    &[libc::SYS_kill, libc::SYS_pidfd_send_signal, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
+
+/// Without [`Calls::marks`].
+const MARKS: &[c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_semget,
+    libc::SYS_msgget,
+    libc::SYS_mq_open,
+];
+
+/// Not in every libc yet; the number is the same on all architectures.
+const SYS_FCHMODAT2: c_long = 452;
+
+/// Calls that only the older architectures have.
+#[cfg(target_arch = "x86_64")]
+mod old {
+    use libc::c_long;
+    pub(super) const ALWAYS: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm];
+    pub(super) const PROCESSES: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
+    pub(super) const MARKS: &[c_long] = &[
+        libc::SYS_chmod,
+        libc::SYS_chown,
+        libc::SYS_lchown,
+        libc::SYS_utime,
+        libc::SYS_utimes,
+        libc::SYS_futimesat,
+    ];
+}
+#[cfg(not(target_arch = "x86_64"))]
+mod old {
+    pub(super) const ALWAYS: &[libc::c_long] = &[];
+    pub(super) const PROCESSES: &[libc::c_long] = &[];
+    pub(super) const MARKS: &[libc::c_long] = &[];
+}
+
+/// The filters of a confined process, to be applied in this order. A filter has one answer for all that it
+/// denies, so there are two.
+pub(crate) fn filters(calls: Calls) -> Result<Vec<BpfProgram>, SandboxError> {
+    let mut denied: Vec<c_long> = [ALWAYS, old::ALWAYS].concat();
+    if !calls.sockets {
+        denied.push(libc::SYS_socket);
+    }
+    if !calls.processes {
+        denied.extend([SIGNALS, old::PROCESSES].concat());
+    }
+    if !calls.marks {
+        denied.extend([MARKS, old::MARKS].concat());
+    }
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        denied.into_iter().map(|call| (call, Vec::new())).collect();
+    // limits of others; one's own are 0
+    rules.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
+    if !calls.processes {
+        let threads = libc::CLONE_THREAD as u64;
+        rules.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(threads), 0)?]);
+    }
+    let mut programs = vec![program(rules, libc::EPERM)?];
+    if !calls.processes {
+        // its flags lie in memory, where no filter sees them; libc then takes `clone`
+        programs.push(program([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS)?);
+    }
+    Ok(programs)
+}
+
+/// No other program, and no other process, from here on.
+pub(crate) fn seal() -> Result<Vec<BpfProgram>, SandboxError> {
+    let mut programs = filters(Calls { sockets: true, processes: false, marks: true })?;
+    let exec = [libc::SYS_execve, libc::SYS_execveat].map(|call| (call, Vec::new()));
+    programs.push(program(exec.into(), libc::EPERM)?);
+    Ok(programs)
+}
+
+fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProgram, SandboxError> {
+    let arch = std::env::consts::ARCH.try_into().map_err(wrong)?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch)
+        .map_err(wrong)?;
+    filter.try_into().map_err(wrong)
+}
+
+fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, SandboxError> {
+    let condition =
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).map_err(wrong)?;
+    SeccompRule::new(vec![condition]).map_err(wrong)
+}
+
+fn wrong(error: impl std::fmt::Display) -> SandboxError {
+    SandboxError::Calls(error.to_string())
+}
