@@ -4,13 +4,18 @@
 //! From its standard output come JSON lines that each bear the header's nonce: any number of `progress`, then
 //! one `scored` or `rejected`. A line without the nonce was not written by the referee and counts for
 //! nothing. The scorer returns nats; what they mean in bits per byte the driver works out from its own rows.
+//!
+//! Rows go over in an order that is drawn for each exam and undone on return, so that neither the place of a
+//! row nor its neighbours mean anything.
 
 use std::io::{self, BufRead, Read, Write};
 use std::thread;
 
+use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::bpb::{self, Bpb, BpbError};
+use crate::chance::os_rng;
 use crate::manifest::hex;
 use crate::profile::Profile;
 use crate::rows::Rows;
@@ -33,6 +38,8 @@ pub struct Header {
     pub context: usize,
     /// Number of rows.
     pub rows: usize,
+    /// Whether the model is to be probed: a second sitting only compares.
+    pub probed: bool,
     /// Raw byte length of each id, (vocab); a target of length 0 does not count.
     pub token_bytes: Vec<u8>,
 }
@@ -62,6 +69,25 @@ pub struct Probes {
     pub gain_allowed: f64,
 }
 
+/// How finely logits are rounded; what counts as rounding follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// f32.
+    Single,
+    /// bf16 or f16.
+    Half,
+}
+
+impl std::fmt::Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Precision::Single => "f32",
+            Precision::Half => "bf16 or f16",
+        })
+    }
+}
+
 /// The figures of a model that passed every probe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
@@ -69,6 +95,10 @@ pub struct Scored {
     pub nats: Vec<f64>,
     /// What the probes measured.
     pub probes: Probes,
+    /// The type of the logits.
+    pub precision: Precision,
+    /// Rows of which a probe showed something before they were scored.
+    pub early: Vec<usize>,
     /// Rows that were in a batch.
     pub batch_rows: usize,
     /// Seconds from the first batch to the last.
@@ -89,6 +119,8 @@ pub enum Reason {
     CompanyDependent,
     /// The same batch gives other logits each time, by more than rounding explains.
     Unrepeatable,
+    /// A fresh process, which has seen fewer rows, gives other logits.
+    StateKept,
 }
 
 impl std::fmt::Display for Reason {
@@ -99,6 +131,7 @@ impl std::fmt::Display for Reason {
             Reason::NonCausal => "non_causal",
             Reason::CompanyDependent => "company_dependent",
             Reason::Unrepeatable => "unrepeatable",
+            Reason::StateKept => "state_kept",
         })
     }
 }
@@ -178,6 +211,8 @@ pub struct Exam {
     header: Header,
     rows: Rows,
     bytes: Vec<u64>,
+    /// The order in which the rows are sent.
+    order: Vec<usize>,
 }
 
 impl Exam {
@@ -194,8 +229,25 @@ impl Exam {
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;
         let bytes = bpb::target_bytes(&rows, &token_bytes);
         let (context, count) = (rows.context(), rows.len());
-        let header = Header { nonce: hex(&nonce), profile, vocab, context, rows: count, token_bytes };
-        Ok(Exam { header, rows, bytes })
+        let header =
+            Header { nonce: hex(&nonce), profile, vocab, context, rows: count, probed: true, token_bytes };
+        let mut order: Vec<usize> = (0..count).collect();
+        order.shuffle(&mut os_rng()?);
+        Ok(Exam { header, rows, bytes, order })
+    }
+
+    /// An exam over these rows of this one, without probes. Panics when a row is not there.
+    pub(crate) fn again(&self, rows: &[usize]) -> io::Result<Exam> {
+        let ids = rows.iter().flat_map(|&row| self.rows.row(row)).copied().collect();
+        let rows = Rows::new(self.rows.context(), ids).map_err(io::Error::other)?;
+        let mut exam = Exam::new(self.header.profile, rows, self.header.token_bytes.clone())?;
+        exam.header.probed = false;
+        Ok(exam)
+    }
+
+    /// What is scored.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     /// Bytes of each row's targets: (rows).
@@ -239,7 +291,8 @@ impl Exam {
         let mut header = serde_json::to_vec(&self.header)?;
         header.push(b'\n');
         stdin.write_all(&header)?;
-        stdin.write_all(&self.rows.to_bytes())?;
+        let ids = self.order.iter().flat_map(|&row| self.rows.row(row));
+        stdin.write_all(&ids.flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>())?;
         stdin.flush()
     }
 
@@ -286,15 +339,26 @@ impl Exam {
         (line.nonce == self.header.nonce).then_some(line.message)
     }
 
-    /// Refuses figures of another number of rows, and nats that no cross-entropy gives.
-    fn possible(&self, scored: Scored) -> Result<Scored, ExamError> {
+    /// Refuses figures of another number of rows, and nats that no cross-entropy gives; puts the others back
+    /// into the rows' own order.
+    fn possible(&self, mut scored: Scored) -> Result<Scored, ExamError> {
         let (found, rows) = (scored.nats.len(), self.header.rows);
         if found != rows {
             return Err(ExamError::Impossible(format!("nats of {found} rows, but there are {rows} rows")));
         }
+        if let Some(row) = scored.early.iter().find(|&&row| row >= rows) {
+            return Err(ExamError::Impossible(format!("row {row} of {rows} was shown")));
+        }
         match scored.nats.iter().position(|nats| !nats.is_finite() || *nats < 0.0) {
             Some(i) => Err(ExamError::Impossible(format!("row {i} has {} nats", scored.nats[i]))),
-            None => Ok(scored),
+            None => {
+                let sent = scored.nats.clone();
+                for (&row, nats) in self.order.iter().zip(sent) {
+                    scored.nats[row] = nats;
+                }
+                scored.early.iter_mut().for_each(|row| *row = self.order[*row]);
+                Ok(scored)
+            }
         }
     }
 }

@@ -5,10 +5,12 @@
 
 pub mod bpb;
 pub mod cache;
+mod chance;
 pub mod exam;
 pub mod manifest;
 pub mod pack;
 pub mod profile;
+pub mod resit;
 pub mod rows;
 mod stamp;
 

@@ -83,7 +83,7 @@ pub(crate) fn preflight<C: Contestant>(
     let stored = Asker { model: &reloaded, vocab: spec.vocab, device: &device };
     let round_trip = difference(&trained, &stored, &rows)?;
     drop(model);
-    let probes = probe::causality(&stored, &rows, batch_rows, &mut probe::os_rng()?)?;
+    let probes = probe::causality(&stored, &rows, batch_rows, &mut score::rng()?)?.probes;
 
     let peak = device::peak_memory(&device);
     if let (Some(peak), Some(available)) = (peak, available)

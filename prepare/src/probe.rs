@@ -3,14 +3,16 @@
 //! What is allowed is absolute, in nats, not relative to the size of the logits: a nat is the scale the
 //! score has, and a scale that the contestant chooses would be a tolerance that it chooses.
 
+use std::collections::BTreeSet;
+
 use candle_core::{DType, IndexOp, Tensor};
+use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::{SliceRandom, index};
-use rand::{RngExt, SeedableRng};
 
 use crate::contest::Contestant;
 use crate::cross_entropy;
-use crate::exam::{Probes, Reason};
+use crate::exam::{Precision, Probes, Reason};
 use crate::rows::Rows;
 use crate::score::{Asker, ScoreError};
 
@@ -30,13 +32,6 @@ const BF16: Rounding = Rounding { floor: 1e-2, company: 0.125, repeat: 0.125 }; 
 /// Tries to find a cut and a donor that differ right after the cut.
 const TRIES: usize = 1000;
 
-/// Randomness that no contestant can foresee.
-pub(crate) fn os_rng() -> Result<StdRng, ScoreError> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(|e| ScoreError::Failed(format!("no randomness: {e}")))?;
-    Ok(StdRng::from_seed(seed))
-}
-
 /// A row as it is shown to the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
@@ -46,12 +41,14 @@ pub(crate) struct Shown {
     pub(crate) x: Vec<u16>,
     /// Last position whose token is its own; `None`: all are.
     pub(crate) cut: Option<usize>,
+    /// Whose tokens stand after the cut.
+    pub(crate) donor: Option<usize>,
 }
 
 impl Shown {
     /// Row `row` as it is.
     pub(crate) fn whole(rows: &Rows, row: usize) -> Shown {
-        Shown { row, x: rows.row(row)[..rows.context()].to_vec(), cut: None }
+        Shown { row, x: rows.row(row)[..rows.context()].to_vec(), cut: None, donor: None }
     }
 
     /// Row `row` up to a random cut, then what another row has there; the first token after the cut differs.
@@ -63,7 +60,7 @@ impl Shown {
             let suffix = &rows.row(donor)[..rows.context()][cut + 1..];
             if donor != row && suffix.first().is_some_and(|&id| id != shown.x[cut + 1]) {
                 shown.x[cut + 1..].copy_from_slice(suffix);
-                shown.cut = Some(cut);
+                (shown.cut, shown.donor) = (Some(cut), Some(donor));
                 return Ok(shown);
             }
         }
@@ -96,6 +93,15 @@ pub(crate) fn company(
 /// Rows that the causality probe cuts, in as many batches as that takes.
 const PROBED_ROWS: usize = 8;
 
+/// How the causality probe ended.
+#[derive(Debug)]
+pub(crate) struct Probed {
+    /// What it measured.
+    pub(crate) probes: Probes,
+    /// Rows that it showed, whole or in part.
+    pub(crate) shown: BTreeSet<usize>,
+}
+
 /// The causality probe: a batch, the same again, and the same with half of its rows cut; repeated with others
 /// until [`PROBED_ROWS`] were cut.
 ///
@@ -106,16 +112,19 @@ pub(crate) fn causality<C: Contestant>(
     rows: &Rows,
     batch_rows: usize,
     rng: &mut StdRng,
-) -> Result<Probes, ScoreError> {
-    let mut all = Probes::default();
-    while all.probed_rows < PROBED_ROWS {
-        let one = causality_of_a_batch(asker, rows, batch_rows, rng)?;
-        all.probed_rows += one.probed_rows;
-        all.repeat = all.repeat.max(one.repeat);
-        all.repeat_nats = all.repeat_nats.max(one.repeat_nats);
-        all.causal_change = all.causal_change.max(one.causal_change);
-        all.causal_allowed = all.causal_allowed.max(one.causal_allowed);
-        all.company_allowed = all.company_allowed.max(one.company_allowed);
+) -> Result<Probed, ScoreError> {
+    let mut all = Probed { probes: Probes::default(), shown: BTreeSet::new() };
+    while all.probes.probed_rows < PROBED_ROWS {
+        let probed = company(rows, rows.len(), batch_rows, rng)?;
+        all.shown.extend(probed.iter().flat_map(|shown| [Some(shown.row), shown.donor]).flatten());
+        let one = causality_of_a_batch(asker, rows, &probed)?;
+        let most = &mut all.probes;
+        most.probed_rows += one.probed_rows;
+        most.repeat = most.repeat.max(one.repeat);
+        most.repeat_nats = most.repeat_nats.max(one.repeat_nats);
+        most.causal_change = most.causal_change.max(one.causal_change);
+        most.causal_allowed = most.causal_allowed.max(one.causal_allowed);
+        most.company_allowed = most.company_allowed.max(one.company_allowed);
     }
     Ok(all)
 }
@@ -123,10 +132,8 @@ pub(crate) fn causality<C: Contestant>(
 fn causality_of_a_batch<C: Contestant>(
     asker: &Asker<'_, C>,
     rows: &Rows,
-    batch_rows: usize,
-    rng: &mut StdRng,
+    probed: &[Shown],
 ) -> Result<Probes, ScoreError> {
-    let probed = company(rows, rows.len(), batch_rows, rng)?;
     let real: Vec<Shown> = probed.iter().map(|shown| Shown::whole(rows, shown.row)).collect();
 
     let before = asker.logits(&real)?;
@@ -138,7 +145,7 @@ fn causality_of_a_batch<C: Contestant>(
         repeat = repeat.max(change(&before, &again, i, rows.context())?);
     }
     drop(again);
-    let rounding = if before.dtype() == DType::F32 { F32 } else { BF16 };
+    let rounding = if precision(&before) == Precision::Single { F32 } else { BF16 };
     if repeat > rounding.repeat {
         let detail = format!(
             "the same batch gave logits that differ by {repeat:.3e}, {:.1e} is allowed: logits must not be \
@@ -148,7 +155,7 @@ fn causality_of_a_batch<C: Contestant>(
         return Err(ScoreError::reject(Reason::Unrepeatable, detail));
     }
 
-    let after = asker.logits(&probed)?;
+    let after = asker.logits(probed)?;
     if !cross_entropy::all_finite(&after)? {
         return Err(ScoreError::non_finite());
     }
@@ -189,6 +196,11 @@ fn causality_of_a_batch<C: Contestant>(
         Some(detail) => Err(ScoreError::reject(Reason::NonCausal, detail)),
         None => Ok(probes),
     }
+}
+
+/// How finely these logits are rounded.
+pub(crate) fn precision(logits: &Tensor) -> Precision {
+    if logits.dtype() == DType::F32 { Precision::Single } else { Precision::Half }
 }
 
 /// The largest of differences that are numbers; 0 when there are none.

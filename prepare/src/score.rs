@@ -4,17 +4,21 @@
 //! causality probe comes first. While rows are scored, batches of rows that were scored already are slipped
 //! in, in other company and order, half of them with another row's tokens after a cut: what they cost must
 //! be what they cost before. That catches peeking across the batch, state kept between calls, and a model
-//! that behaves only while it believes to be probed.
+//! that behaves only while it believes to be probed. What is learnt from rows and kept to oneself until others
+//! are scored is caught by a second sitting (see `resit`); to it go, before all, the rows that probes showed
+//! before their turn.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
+use crate::chance::os_rng;
 use crate::contest::Contestant;
 use crate::cross_entropy;
-use crate::exam::{Header, Probes, Reason, Rejected, Scored};
+use crate::exam::{Header, Precision, Probes, Reason, Rejected, Scored};
 use crate::probe::{self, Shown};
 use crate::rows::Rows;
 
@@ -63,6 +67,11 @@ pub fn batch_rows(context: usize, vocab: usize, device: &Device) -> usize {
     (budget / (context * vocab * size_of::<f32>())).clamp(*BATCH_ROWS.start(), *BATCH_ROWS.end())
 }
 
+/// Randomness that no contestant can foresee.
+pub(crate) fn rng() -> Result<StdRng, ScoreError> {
+    os_rng().map_err(|e| ScoreError::Failed(e.to_string()))
+}
+
 /// Asks a model for logits and refuses those of another shape.
 pub(crate) struct Asker<'a, C> {
     pub(crate) model: &'a C,
@@ -98,7 +107,7 @@ impl<C: Contestant> Asker<'_, C> {
     }
 }
 
-/// Scores `model` on every row. Calls `progress` with the number of rows done, after each batch.
+/// Scores `model` on every row, with the probes unless the header says otherwise. Calls `progress` with the number of rows done, after each batch.
 ///
 /// Errors: a refusal with its reason, or whatever contestant code or the device says.
 pub fn score<C: Contestant>(
@@ -111,16 +120,18 @@ pub fn score<C: Contestant>(
     let start = Instant::now();
     let asker = Asker { model, vocab: header.vocab, device };
     let batch_rows = batch_rows(header.context, header.vocab, device);
-    let mut rng = probe::os_rng()?;
-    let probes = probe::causality(&asker, rows, batch_rows, &mut rng)?;
-    let mut sheet = Sheet { asker, rows, batch_rows, nats: Vec::new(), gains: Vec::new(), probes };
-
     let batches = rows.len().div_ceil(batch_rows);
-    let check_rows = (rows.len() / CHECK_EVERY).clamp(*CHECK_ROWS.start(), *CHECK_ROWS.end());
-    let checks = check_rows.div_ceil(batch_rows);
-    // the last check comes last, the others at random, so that no call can be known to be one
-    let mut check_after: Vec<usize> = (1..checks).map(|_| rng.random_range(0..batches)).collect();
-    check_after.push(batches - 1);
+    let mut rng = rng()?;
+    let mut sheet = Sheet::new(asker, rows, batch_rows);
+    let mut check_after = Vec::new();
+    if header.probed {
+        sheet.probe(&mut rng)?;
+        let check_rows = (rows.len() / CHECK_EVERY).clamp(*CHECK_ROWS.start(), *CHECK_ROWS.end());
+        let checks = check_rows.div_ceil(batch_rows);
+        // the last check comes last, the others at random, so that no call can be known to be one
+        check_after.extend((1..checks).map(|_| rng.random_range(0..batches)));
+        check_after.push(batches - 1);
+    }
     for batch in 0..batches {
         sheet.score_batch(batch)?;
         for _ in check_after.iter().filter(|&&after| after == batch) {
@@ -128,10 +139,14 @@ pub fn score<C: Contestant>(
         }
         progress(sheet.done() as u64);
     }
-    sheet.check_gain()?;
+    if header.probed {
+        sheet.check_gain()?;
+    }
     Ok(Scored {
         nats: sheet.row_nats(&header.token_bytes),
         probes: sheet.probes,
+        precision: sheet.precision,
+        early: sheet.early.into_iter().collect(),
         batch_rows,
         seconds: start.elapsed().as_secs_f64(),
     })
@@ -147,9 +162,32 @@ struct Sheet<'a, C> {
     /// Nats that the target after a cut cost more when it was not there to be seen.
     gains: Vec<f64>,
     probes: Probes,
+    precision: Precision,
+    /// Rows of which something was shown before they were scored.
+    early: BTreeSet<usize>,
 }
 
-impl<C: Contestant> Sheet<'_, C> {
+impl<'a, C: Contestant> Sheet<'a, C> {
+    fn new(asker: Asker<'a, C>, rows: &'a Rows, batch_rows: usize) -> Self {
+        Sheet {
+            asker,
+            rows,
+            batch_rows,
+            nats: Vec::new(),
+            gains: Vec::new(),
+            probes: Probes::default(),
+            precision: Precision::Single,
+            early: BTreeSet::new(),
+        }
+    }
+
+    /// The causality probe.
+    fn probe(&mut self, rng: &mut StdRng) -> Result<(), ScoreError> {
+        let probed = probe::causality(&self.asker, self.rows, self.batch_rows, rng)?;
+        (self.probes, self.early) = (probed.probes, probed.shown);
+        Ok(())
+    }
+
     fn done(&self) -> usize {
         self.nats.len() / self.rows.context()
     }
@@ -170,6 +208,8 @@ impl<C: Contestant> Sheet<'_, C> {
     /// Scores rows again that were scored before, among others and half of them cut.
     fn check(&mut self, rng: &mut StdRng) -> Result<(), ScoreError> {
         let shown = probe::company(self.rows, self.done(), self.batch_rows, rng)?;
+        let done = self.done();
+        self.early.extend(shown.iter().filter_map(|shown| shown.donor).filter(|&donor| donor >= done));
         let nats = self.ask(&shown)?;
         let t = self.rows.context();
         let allowed = self.probes.company_allowed;
@@ -198,8 +238,12 @@ impl<C: Contestant> Sheet<'_, C> {
         leak.map_or(Ok(()), |detail| Err(ScoreError::reject(Reason::NonCausal, detail)))
     }
 
-    fn ask(&self, shown: &[Shown]) -> Result<Vec<f32>, ScoreError> {
-        self.asker.nats(&self.asker.logits(shown)?, self.rows, shown)
+    fn ask(&mut self, shown: &[Shown]) -> Result<Vec<f32>, ScoreError> {
+        let logits = self.asker.logits(shown)?;
+        if probe::precision(&logits) == Precision::Half {
+            self.precision = Precision::Half;
+        }
+        self.asker.nats(&logits, self.rows, shown)
     }
 
     /// Refuses a model that does better, on average, when it could see the target: noise that a model adds

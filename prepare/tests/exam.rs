@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Write, pipe};
 use std::thread;
 
 use prepare::exam::{
-    self, Answers, Event, Exam, ExamError, Header, Probes, Reason, Rejected, Scored, Verdict,
+    self, Answers, Event, Exam, ExamError, Header, Precision, Probes, Reason, Rejected, Scored, Verdict,
 };
 use prepare::profile::{BOS, Profile};
 use prepare::rows::Rows;
@@ -25,7 +25,14 @@ fn exam() -> Exam {
 }
 
 fn scored(nats: Vec<f64>) -> Scored {
-    Scored { nats, probes: Probes::default(), batch_rows: 2, seconds: 0.5 }
+    Scored {
+        nats,
+        probes: Probes::default(),
+        precision: Precision::Single,
+        early: Vec::new(),
+        batch_rows: 2,
+        seconds: 0.5,
+    }
 }
 
 /// Holds an exam with a scorer that is given its two pipe ends.
@@ -53,18 +60,40 @@ fn take(stdin: io::PipeReader) -> Header {
 
 #[test]
 fn rows_go_over_and_figures_come_back() {
-    let nats: Vec<f64> = (0..ROWS).map(|i| 1.0 / 3.0 + i as f64).collect();
-    let sent = nats.clone();
+    // a figure that tells which row it is of
+    let figure = |row: &[u16]| f64::from(row[1]) + f64::from(row[2]) / 3.0;
     let (verdict, events) = hold(move |stdin, stdout| {
         let (header, taken) = exam::take(BufReader::new(stdin)).unwrap();
-        assert_eq!(taken, rows());
         assert_eq!((header.rows, header.context, header.vocab), (ROWS, CONTEXT, 8192));
         let mut answers = Answers::new(header.nonce, stdout);
         answers.progress(300).unwrap();
-        answers.finish(Verdict::Scored(scored(sent))).unwrap();
+        let sent = Scored { early: vec![7], ..scored(taken.iter().map(figure).collect()) };
+        answers.finish(Verdict::Scored(sent)).unwrap();
     });
     assert_eq!(events, ["300/600"]);
-    assert_eq!(verdict.unwrap(), Verdict::Scored(scored(nats)), "to the last bit");
+    let Verdict::Scored(back) = verdict.unwrap() else { panic!("a refusal") };
+    assert_eq!(
+        back.nats,
+        rows().iter().map(figure).collect::<Vec<f64>>(),
+        "in the rows' order, to the last bit"
+    );
+}
+
+#[test]
+fn each_exam_sends_its_rows_in_another_order() {
+    let sent = || {
+        let mut sent = Vec::new();
+        exam().write(&mut sent).unwrap();
+        exam::take(&sent[..]).unwrap().1
+    };
+    let (one, other) = (sent(), sent());
+    assert!(one != other && one != rows() && other != rows());
+    let sorted = |rows: &Rows| {
+        let mut all: Vec<Vec<u16>> = rows.iter().map(<[u16]>::to_vec).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(&one), sorted(&rows()));
 }
 
 #[test]

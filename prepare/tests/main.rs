@@ -33,6 +33,8 @@ mod loader;
 #[cfg(feature = "contest")]
 mod protocol;
 #[cfg(feature = "contest")]
+mod resit;
+#[cfg(feature = "contest")]
 mod score;
 #[cfg(feature = "contest")]
 mod summary;

@@ -90,6 +90,7 @@ fn header(rows: &Rows) -> Header {
         vocab: VOCAB,
         context: rows.context(),
         rows: rows.len(),
+        probed: true,
         token_bytes: fake::token_bytes(),
     }
 }

@@ -1,0 +1,13 @@
+//! Randomness from the operating system, which no contestant can foresee.
+
+use std::io;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+/// A generator with a seed of the system's.
+pub(crate) fn os_rng() -> io::Result<StdRng> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|e| io::Error::other(format!("no randomness: {e}")))?;
+    Ok(StdRng::from_seed(seed))
+}
