@@ -10,6 +10,7 @@ use prepare::{
     bpb::Bpb,
     exam::{self, Exam},
     profile::Profile,
+    resit::{Agreement, Resit},
 };
 use serde_json::json;
 
@@ -180,8 +181,36 @@ impl Bench<'_> {
         Ok(Ok(Score { value: figures.value, peak_bytes: ended.peak_bytes, memory_gb: figures.memory_gb }))
     }
 
+    /// Two sittings: all rows, then some of them in a process that has not seen the others.
     fn hold_exam(&self, log: &mut RunLog) -> Result<Result<Score, Failure>> {
         let exam = self.setting.exam()?;
+        let (scored, peak_bytes) = match self.sit(&exam, log)? {
+            Ok(sat) => sat,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let value = match exam.bpb(&scored).map(Bpb::get) {
+            Ok(value) => value,
+            Err(error) => return Ok(Err(Failure::crash("not_finite", error.to_string()))),
+        };
+        let resit = Resit::of(&exam, &scored)
+            .map_err(|error| Error::internal("could not draw rows for a second sitting").because(error))?;
+        let (second, _) = match self.sit(resit.exam(), log)? {
+            Ok(sat) => sat,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let agreement = match resit.agree(&scored, &second) {
+            Ok(agreement) => agreement,
+            Err(rejected) => return Ok(Err(rejected_model(&rejected))),
+        };
+        self.write_scores(&exam, &scored, &agreement, value)?;
+        match Value::new(value) {
+            Ok(value) => Ok(Ok(Score { value, peak_bytes, memory_gb: None })),
+            Err(error) => Ok(Err(Failure::crash("not_finite", error.to_string()))),
+        }
+    }
+
+    /// One process's sitting: its figures, and the memory it took.
+    fn sit(&self, exam: &Exam, log: &mut RunLog) -> Result<Result<(exam::Scored, u64), Failure>> {
         let mut input = Vec::new();
         exam.write(&mut input).map_err(|error| Error::internal("could not write the exam").because(error))?;
         let rows = exam.row_bytes().len();
@@ -204,31 +233,23 @@ impl Bench<'_> {
                 log.push(Stream::Out, format!("{line}\n").as_bytes());
             }
         });
-        let scored = match verdict {
-            Ok(exam::Verdict::Scored(scored)) => scored,
-            Ok(exam::Verdict::Rejected(rejected)) => {
-                return Ok(Err(Failure::crash(
-                    &rejected.reason.to_string(),
-                    format!("the model was rejected: {rejected}"),
-                )));
-            }
+        Ok(match verdict {
+            Ok(exam::Verdict::Scored(scored)) => Ok((scored, ended.peak_bytes)),
+            Ok(exam::Verdict::Rejected(rejected)) => Err(rejected_model(&rejected)),
             Err(error @ (exam::ExamError::Impossible(_) | exam::ExamError::Twice)) => {
-                return Ok(Err(Failure::crash("claim_impossible", error.to_string())));
+                Err(Failure::crash("claim_impossible", error.to_string()))
             }
-            Err(error) => return Ok(Err(Failure::crash("score_failed", error.to_string()))),
-        };
-        let value = match exam.bpb(&scored).map(Bpb::get) {
-            Ok(value) => value,
-            Err(error) => return Ok(Err(Failure::crash("not_finite", error.to_string()))),
-        };
-        self.write_scores(&exam, &scored, value)?;
-        match Value::new(value) {
-            Ok(value) => Ok(Ok(Score { value, peak_bytes: ended.peak_bytes, memory_gb: None })),
-            Err(error) => Ok(Err(Failure::crash("not_finite", error.to_string()))),
-        }
+            Err(error) => Err(Failure::crash("score_failed", error.to_string())),
+        })
     }
 
-    fn write_scores(&self, exam: &Exam, scored: &exam::Scored, value: f64) -> Result<()> {
+    fn write_scores(
+        &self,
+        exam: &Exam,
+        scored: &exam::Scored,
+        agreement: &Agreement,
+        value: f64,
+    ) -> Result<()> {
         let path = self.place.dir.join("rows.f32");
         let rows: Vec<u8> = scored.nats.iter().flat_map(|nats| (*nats as f32).to_le_bytes()).collect();
         write_new(&path, &rows)?;
@@ -242,6 +263,7 @@ impl Bench<'_> {
             "seconds": scored.seconds,
             "batch_rows": scored.batch_rows,
             "probes": scored.probes,
+            "resit": agreement,
         });
         write_new(&path, format!("{json:#}\n").as_bytes())
     }
@@ -266,6 +288,10 @@ impl Bench<'_> {
         };
         exec::run(spec, log, out, self.stop)
     }
+}
+
+fn rejected_model(rejected: &exam::Rejected) -> Failure {
+    Failure::crash(&rejected.reason.to_string(), format!("the model was rejected: {rejected}"))
 }
 
 /// By how much a fit may pass its budget.
