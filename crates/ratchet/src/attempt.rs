@@ -11,6 +11,7 @@ use crate::{
     journal::{Status, TrialRecord},
     progress::Observer,
     proposer::Proposal,
+    scan::scan,
     session::{Checkout, Session},
     trial::{Done, NotReady},
 };
@@ -134,12 +135,16 @@ impl Session {
         Ok((mine, candidate?))
     }
 
-    /// Refuses a candidate that changes nothing or was tried before.
+    /// Refuses a candidate that changes nothing, was tried before, or could reach the referee it runs beside.
     pub fn checked(&self, candidate: Candidate) -> Result<Result<Candidate, Refusal>> {
         Ok(if self.repo.same_files(candidate.commit, self.champion())? {
             Err(Refusal::Empty)
         } else if let Some(trial) = self.history().tried(&candidate.source) {
             Err(Refusal::Duplicate(trial))
+        } else if self.task.score.exam
+            && let Some(finding) = scan(&self.repo.editable_files(candidate.commit, self.task.editable())?)
+        {
+            Err(Refusal::Forbidden(finding))
         } else {
             Ok(candidate)
         })

@@ -13,6 +13,7 @@ use crate::{
     git::{Change, ChangeKind, Oid, Repo},
     proposer::{Edit, Proposal},
     runlog::plain,
+    scan::Finding,
     source::{TreeHash, lines},
 };
 
@@ -48,6 +49,8 @@ pub enum Refusal {
     Duplicate(u64),
     /// An edit's path does not lie in the tree.
     Path(String),
+    /// Its source holds what a candidate may not hold.
+    Forbidden(Finding),
 }
 
 impl fmt::Display for Refusal {
@@ -68,6 +71,7 @@ impl fmt::Display for Refusal {
             Self::Duplicate(trial) => {
                 write!(f, "the same source was tried as trial {trial}: see `ratchet show {trial}`")
             }
+            Self::Forbidden(finding) => write!(f, "{finding}"),
             Self::Path(path) => write!(f, "{} is no path inside the task", plain(path, 120)),
         }
     }

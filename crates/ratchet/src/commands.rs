@@ -106,7 +106,7 @@ pub fn mark(root: &Path) -> OsString {
 }
 
 /// Paths below `{target}/` that the contract runs.
-fn binaries(task: &Task) -> BTreeSet<String> {
+pub(crate) fn binaries(task: &Task) -> BTreeSet<String> {
     let commands = [&task.preflight, &task.fit].into_iter().flatten().map(|step| &step.command);
     let args = commands.chain([&task.score.command]).flatten();
     args.filter_map(|arg| arg.strip_prefix("{target}/")).map(str::to_owned).collect()

@@ -28,6 +28,7 @@ pub mod proposer;
 pub mod rerun;
 pub mod run;
 pub mod runlog;
+pub mod scan;
 pub mod session;
 pub mod setting;
 pub mod shelf;

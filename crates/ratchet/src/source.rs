@@ -88,13 +88,13 @@ pub fn lines(path: &str, bytes: &[u8]) -> u64 {
     held.len() as u64
 }
 
-fn lex(bytes: &[u8]) -> Option<TokenStream> {
+pub(crate) fn lex(bytes: &[u8]) -> Option<TokenStream> {
     str::from_utf8(bytes).ok()?.parse().ok()
 }
 
 /// With span locations the lexer keeps every text it has read; over a night that is a leak. To be called
 /// when no span is held any more.
-fn forget_spans() {
+pub(crate) fn forget_spans() {
     proc_macro2::extra::invalidate_current_thread_spans();
 }
 
@@ -129,7 +129,8 @@ fn delimiters(group: &Group) -> (&'static str, &'static str) {
     }
 }
 
-enum Step<'a> {
+/// One token of a walk.
+pub(crate) enum Step<'a> {
     Open(&'a Group),
     Close(&'a Group),
     Leaf(&'a TokenTree),
@@ -137,7 +138,7 @@ enum Step<'a> {
 
 /// Visits a stream depth first, doc comments left out, with a stack of its own: how deep the brackets nest
 /// is the proposer's choice, how deep calls may nest is not.
-fn walk(stream: TokenStream, mut visit: impl FnMut(Step<'_>)) {
+pub(crate) fn walk(stream: TokenStream, mut visit: impl FnMut(Step<'_>)) {
     let mut open: Vec<(token_stream::IntoIter, Option<Group>)> = vec![(stream.into_iter(), None)];
     while let Some((tokens, _)) = open.last_mut() {
         match tokens.next() {

@@ -4,7 +4,11 @@
 //! then `opened`, then (after the runs) the kept commit's ref, then `closed`, then `results.tsv`, then the
 //! branch, then the worktree. Whatever is missing is made good from the journal by the next start.
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use prepare::{cache::CACHE_ENV, manifest::sha256_file};
 use serde_json::json;
@@ -12,16 +16,17 @@ use serde_json::json;
 use crate::{
     build::{self, BuildFailure},
     candidate::{Candidate, message},
-    commands::{Place, seed},
+    commands::{Place, binaries, seed},
     error::{Doing, Error, Result},
     fingerprint::{Snapshot, difference},
-    git::Files,
+    git::{Files, Oid},
     history::mean,
     journal::{Event, Status, TrialRecord},
     ledger,
     measure::{Bench, Failure, Measured},
     progress::{Observer, Phase, Progress, Stopwatch},
     runlog::plain,
+    scan::Sources,
     session::Session,
     setting::gpu_driver,
     state::write_new,
@@ -150,6 +155,12 @@ impl Session {
             Err(BuildFailure::Stopped) => return Ok(Err(NotReady::Stopped)),
             Err(BuildFailure::Crash(crash, message)) => return Ok(Err(NotReady::Crash(crash, message))),
         }
+        if self.task.score.exam
+            && let Some(reason) = self.unseen_source(&open.files, open.candidate.commit, &place)?
+        {
+            let crash = Crash { outcome: "build_failed".to_owned(), reason: reason.clone() };
+            return Ok(Err(NotReady::Crash(crash, reason)));
+        }
         // after the build, which may write into the worktree what it likes; from here on nothing may
         open.before = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
@@ -158,6 +169,16 @@ impl Session {
             Err((Failure::Stopped, _)) => Ok(Err(NotReady::Stopped)),
             Err((Failure::Crash(crash), message)) => Ok(Err(NotReady::Crash(crash, message))),
         }
+    }
+
+    /// Source that went into the program without having been looked at.
+    fn unseen_source(&self, files: &Files, commit: Oid, place: &Place) -> Result<Option<String>> {
+        let tracked = |path: &Path| files.contains_key(path);
+        let sources = Sources { worktree: &place.worktree, target: &place.target, tracked: &tracked };
+        let unread = Sources::unread(&self.repo.editable_files(commit, self.task.editable())?);
+        Ok(unread.or_else(|| {
+            binaries(&self.task).iter().find_map(|inner| sources.of_build(&place.target.join(inner)))
+        }))
     }
 
     /// Fits, scores and judges a candidate that is ready.
