@@ -11,6 +11,7 @@
 use std::io::{self, BufRead, Read, Write};
 use std::thread;
 
+use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,9 @@ use crate::rows::Rows;
 
 /// Bytes of stray output after which a scorer is given up; it has no reason to write any.
 const MAX_STRAY_BYTES: u64 = 1 << 20;
-/// Bytes of a header line: 8,192 lengths of at most four characters, and some names.
+/// Tries to find a row that differs from another after its cut.
+const TRIES: usize = 100;
+/// Bytes of a header line: 8,192 lengths and a cut for each row, of at most six characters, and some names.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 /// Says what rows follow.
@@ -36,10 +39,13 @@ pub struct Header {
     pub vocab: usize,
     /// Inputs in a row; a row has one token more.
     pub context: usize,
-    /// Number of rows.
+    /// Number of rows that are scored.
     pub rows: usize,
-    /// Whether the model is to be probed: a second sitting only compares.
-    pub probed: bool,
+    /// A position in each row, (rows): what its targets cost up to there is reported apart.
+    pub cuts: Vec<usize>,
+    /// Whether this is a second sitting: as many rows follow again, and each row is shown up to its cut only,
+    /// then as the one that follows in its place. Nothing is probed.
+    pub second: bool,
     /// Raw byte length of each id, (vocab); a target of length 0 does not count.
     pub token_bytes: Vec<u8>,
 }
@@ -91,8 +97,13 @@ impl std::fmt::Display for Precision {
 /// The figures of a model that passed every probe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
-    /// Cross-entropy of each row, summed over the targets that count: (rows), nats.
+    /// Cross-entropy of each row, summed over the targets that count: (rows), nats. Of a second sitting, as
+    /// `until`.
     pub nats: Vec<f64>,
+    /// The same over the targets up to the row's cut: (rows).
+    pub until: Vec<f64>,
+    /// Cross-entropy of the target after the cut, whether it counts or not: (rows).
+    pub at: Vec<f64>,
     /// What the probes measured.
     pub probes: Probes,
     /// The type of the logits.
@@ -213,6 +224,10 @@ pub struct Exam {
     bytes: Vec<u64>,
     /// The order in which the rows are sent.
     order: Vec<usize>,
+    /// A position in each row, the same in both sittings: (rows).
+    cuts: Vec<usize>,
+    /// In a second sitting, what is shown of each row after its cut.
+    donors: Option<Rows>,
 }
 
 impl Exam {
@@ -229,20 +244,58 @@ impl Exam {
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;
         let bytes = bpb::target_bytes(&rows, &token_bytes);
         let (context, count) = (rows.context(), rows.len());
-        let header =
-            Header { nonce: hex(&nonce), profile, vocab, context, rows: count, probed: true, token_bytes };
+        let mut rng = os_rng()?;
         let mut order: Vec<usize> = (0..count).collect();
-        order.shuffle(&mut os_rng()?);
-        Ok(Exam { header, rows, bytes, order })
+        order.shuffle(&mut rng);
+        // the target after the last input is no input, so it cannot be replaced
+        let cuts: Vec<usize> = (0..count).map(|_| rng.random_range(0..(context - 1).max(1))).collect();
+        let header = Header {
+            nonce: hex(&nonce),
+            profile,
+            vocab,
+            context,
+            rows: count,
+            cuts: order.iter().map(|&row| cuts[row]).collect(),
+            second: false,
+            token_bytes,
+        };
+        Ok(Exam { header, rows, bytes, order, cuts, donors: None })
     }
 
-    /// An exam over these rows of this one, without probes. Panics when a row is not there.
-    pub(crate) fn again(&self, rows: &[usize]) -> io::Result<Exam> {
-        let ids = rows.iter().flat_map(|&row| self.rows.row(row)).copied().collect();
-        let rows = Rows::new(self.rows.context(), ids).map_err(io::Error::other)?;
-        let mut exam = Exam::new(self.header.profile, rows, self.header.token_bytes.clone())?;
-        exam.header.probed = false;
+    /// A second sitting over these rows, with a nonce and an order of its own. Panics when a row is not there.
+    ///
+    /// Errors: no row differs from another after its cut; no randomness.
+    pub(crate) fn again(&self, picked: &[usize]) -> io::Result<Exam> {
+        let mut rng = os_rng()?;
+        let mut donors = Vec::with_capacity(picked.len());
+        for &row in picked {
+            let next = self.cuts[row] + 1;
+            // not one of those that are scored, if it can be helped: it would be shown before its turn
+            let tries = std::iter::repeat_with(|| rng.random_range(0..self.rows.len())).take(TRIES);
+            let fitting = |donor: &usize| self.rows.row(*donor)[next] != self.rows.row(row)[next];
+            let fitting: Vec<usize> = tries.filter(fitting).collect();
+            let strange = fitting.iter().find(|donor| !picked.contains(donor));
+            let donor = strange.or(fitting.first()).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "the exam rows are too few or too alike")
+            })?;
+            donors.push(*donor);
+        }
+        let select = |rows: &[usize]| {
+            let ids = rows.iter().flat_map(|&row| self.rows.row(row)).copied().collect();
+            Rows::new(self.rows.context(), ids).map_err(io::Error::other)
+        };
+        let token_bytes = self.header.token_bytes.clone();
+        let mut exam = Exam::new(self.header.profile, select(picked)?, token_bytes)?;
+        exam.cuts = picked.iter().map(|&row| self.cuts[row]).collect();
+        exam.header.cuts = exam.order.iter().map(|&row| exam.cuts[row]).collect();
+        exam.header.second = true;
+        exam.donors = Some(select(&donors)?);
         Ok(exam)
+    }
+
+    /// The position in each row up to which two sittings are compared: (rows).
+    pub(crate) fn cuts(&self) -> &[usize] {
+        &self.cuts
     }
 
     /// What is scored.
@@ -291,8 +344,10 @@ impl Exam {
         let mut header = serde_json::to_vec(&self.header)?;
         header.push(b'\n');
         stdin.write_all(&header)?;
-        let ids = self.order.iter().flat_map(|&row| self.rows.row(row));
-        stdin.write_all(&ids.flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>())?;
+        for rows in std::iter::once(&self.rows).chain(&self.donors) {
+            let ids = self.order.iter().flat_map(|&row| rows.row(row));
+            stdin.write_all(&ids.flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>())?;
+        }
         stdin.flush()
     }
 
@@ -303,7 +358,7 @@ impl Exam {
         mut stdout: impl BufRead,
         mut on_event: impl FnMut(Event<'_>),
     ) -> Result<Verdict, ExamError> {
-        let max_line = 4096 + 32 * self.header.rows as u64; // a row's nats take at most 25 characters
+        let max_line = 4096 + 128 * self.header.rows as u64; // a number takes at most 25 characters
         let mut stray_bytes = 0;
         let mut verdict = None;
         let mut line = Vec::new();
@@ -342,24 +397,25 @@ impl Exam {
     /// Refuses figures of another number of rows, and nats that no cross-entropy gives; puts the others back
     /// into the rows' own order.
     fn possible(&self, mut scored: Scored) -> Result<Scored, ExamError> {
-        let (found, rows) = (scored.nats.len(), self.header.rows);
-        if found != rows {
-            return Err(ExamError::Impossible(format!("nats of {found} rows, but there are {rows} rows")));
-        }
+        let rows = self.header.rows;
         if let Some(row) = scored.early.iter().find(|&&row| row >= rows) {
             return Err(ExamError::Impossible(format!("row {row} of {rows} was shown")));
         }
-        match scored.nats.iter().position(|nats| !nats.is_finite() || *nats < 0.0) {
-            Some(i) => Err(ExamError::Impossible(format!("row {i} has {} nats", scored.nats[i]))),
-            None => {
-                let sent = scored.nats.clone();
-                for (&row, nats) in self.order.iter().zip(sent) {
-                    scored.nats[row] = nats;
-                }
-                scored.early.iter_mut().for_each(|row| *row = self.order[*row]);
-                Ok(scored)
+        scored.early.iter_mut().for_each(|row| *row = self.order[*row]);
+        for figures in [&mut scored.nats, &mut scored.until, &mut scored.at] {
+            let found = figures.len();
+            if found != rows {
+                return Err(ExamError::Impossible(format!(
+                    "nats of {found} rows, but there are {rows} rows"
+                )));
             }
+            if let Some(i) = figures.iter().position(|nats| !nats.is_finite() || *nats < 0.0) {
+                return Err(ExamError::Impossible(format!("row {i} has {} nats", figures[i])));
+            }
+            let sent = figures.clone();
+            self.order.iter().zip(sent).for_each(|(&row, nats)| figures[row] = nats);
         }
+        Ok(scored)
     }
 }
 
@@ -378,8 +434,12 @@ pub fn take(mut stdin: impl BufRead) -> io::Result<(Header, Rows)> {
     let mut bytes = Vec::new();
     stdin.read_to_end(&mut bytes)?;
     let rows = Rows::from_bytes(header.context, &bytes).map_err(|e| invalid(e.to_string()))?;
-    if rows.len() != header.rows {
-        return Err(invalid(format!("{} rows, but the header says {}", rows.len(), header.rows)));
+    let expected = if header.second { 2 * header.rows } else { header.rows };
+    if rows.len() != expected {
+        return Err(invalid(format!("{} rows, but the header says {expected}", rows.len())));
+    }
+    if header.cuts.len() != header.rows || header.cuts.iter().any(|&cut| cut >= header.context) {
+        return Err(invalid("no position to cut each row at".into()));
     }
     if header.token_bytes.len() != header.vocab {
         return Err(invalid(format!("{} byte lengths for {} ids", header.token_bytes.len(), header.vocab)));

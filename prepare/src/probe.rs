@@ -53,18 +53,23 @@ impl Shown {
 
     /// Row `row` up to a random cut, then what another row has there; the first token after the cut differs.
     pub(crate) fn cut(rows: &Rows, row: usize, rng: &mut StdRng) -> Result<Shown, ScoreError> {
-        let mut shown = Shown::whole(rows, row);
+        let own = rows.row(row);
         let last = rows.context().saturating_sub(1);
         for _ in 0..TRIES {
             let (cut, donor) = (rng.random_range(0..last.max(1)), rng.random_range(0..rows.len()));
-            let suffix = &rows.row(donor)[..rows.context()][cut + 1..];
-            if donor != row && suffix.first().is_some_and(|&id| id != shown.x[cut + 1]) {
-                shown.x[cut + 1..].copy_from_slice(suffix);
-                (shown.cut, shown.donor) = (Some(cut), Some(donor));
-                return Ok(shown);
+            let next = cut + 1;
+            if donor != row && next < rows.context() && rows.row(donor)[next] != own[next] {
+                return Ok(Shown::spliced(rows, row, cut, donor));
             }
         }
         Err(ScoreError::Failed("the rows are too few, too short or too alike for a causality probe".into()))
+    }
+
+    /// Row `row` up to `cut`, then what row `donor` has there.
+    pub(crate) fn spliced(rows: &Rows, row: usize, cut: usize, donor: usize) -> Shown {
+        let mut shown = Shown::whole(rows, row);
+        shown.x[cut + 1..].copy_from_slice(&rows.row(donor)[cut + 1..rows.context()]);
+        Shown { cut: Some(cut), donor: Some(donor), ..shown }
     }
 
     /// Positions whose logits must not have changed.

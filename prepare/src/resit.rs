@@ -1,10 +1,12 @@
-//! The second sitting: some rows of an exam again, in a fresh process that has seen none of the others.
+//! The second sitting: some rows of an exam again, in a fresh process that has seen none of the others, each
+//! up to a cut only and then as another row.
 //!
-//! What a model has learnt from the rows it was scored on, or remembers of them, is gone with its process.
-//! Rows and their order are the driver's choice, made with the system's randomness after the first sitting is
-//! over: all rows that a probe showed before they were scored, and some at random. Nothing is probed again, so
-//! that no row is shown before its turn this time. A model that is what its checkpoint says costs the same in
-//! both.
+//! What a model has learnt from the rows it was scored on, or remembers of them, is gone with its process. A
+//! model with a memory can hide a look ahead from every probe within one process, by answering a prefix always
+//! as it did the first time, when the whole row was there to be seen; here the row never is. Rows and their
+//! order are drawn from the system's randomness after the first sitting is over: all rows that a probe showed
+//! before they were scored, and some at random. What follows a cut is of rows that are not scored this time. A
+//! model that is causal, and is what its checkpoint says, costs the same in both.
 //!
 //! What may differ is rounding: a row has other neighbours, and a sum another order. Errors of one token (up
 //! to 0.125 nats in bf16, see `probe`) have no sign and cancel over a row and over the sitting, a gain does
@@ -23,19 +25,22 @@ use crate::exam::{Exam, Precision, Reason, Rejected, Scored};
 /// Of rows that no probe showed early, one in so many sits twice, so many at least and at most. A gain that a
 /// model takes on k such rows only stays unseen with a chance of (7/8)^k: 1 % at 35 rows of 512.
 const RESIT_EVERY: usize = 8;
-const RESIT_ROWS: std::ops::RangeInclusive<usize> = 16..=64;
+const RESIT_ROWS: std::ops::RangeInclusive<usize> = 16..=256;
 
 /// What two sittings may differ by, nats a token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Allowed {
-    /// The mean over a row, either way.
+    /// The mean over a row's targets, either way.
     row: f64,
-    /// The mean over all rows of the sitting, either way.
+    /// The mean over all targets compared, either way.
     mean: f64,
+    /// The mean over the targets right after the cuts, by which the first sitting may be cheaper.
+    ahead: f64,
 }
 
-const SINGLE: Allowed = Allowed { row: 5e-3, mean: 3e-4 };
-const HALF: Allowed = Allowed { row: 2e-2, mean: 1e-3 };
+const SINGLE: Allowed = Allowed { row: 5e-3, mean: 3e-4, ahead: 1e-3 };
+// ahead: one target a row, so that its errors cancel over the rows only
+const HALF: Allowed = Allowed { row: 2e-2, mean: 1e-3, ahead: 5e-3 };
 
 /// A second sitting, to be held as any exam.
 pub struct Resit {
@@ -46,23 +51,27 @@ pub struct Resit {
     context: usize,
 }
 
-/// What two sittings differed by, nats a token.
+/// What two sittings differed by, nats a token; above zero where the first was cheaper.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Rows that sat twice.
     pub rows: usize,
-    /// Largest difference of a row's mean.
+    /// Largest difference of a row up to its cut, as a share of all its targets, either way.
     pub row_change: f64,
     /// What was allowed of it.
     pub row_allowed: f64,
-    /// Difference of the mean over these rows; above zero where the first sitting was cheaper.
+    /// Difference of the mean over all targets up to the cuts.
     pub mean_change: f64,
     /// What was allowed of it, either way.
     pub mean_allowed: f64,
+    /// Difference of the mean over the targets right after the cuts, which only the first could see ahead.
+    pub ahead_change: f64,
+    /// What was allowed of it.
+    pub ahead_allowed: f64,
 }
 
 impl Resit {
-    /// A second sitting for an exam that is over. Errors: no randomness.
+    /// A second sitting for an exam that is over. Errors: rows that are all alike, no randomness.
     pub fn of(exam: &Exam, first: &Scored) -> io::Result<Resit> {
         let all = exam.rows().len();
         let count = (all / RESIT_EVERY).clamp(*RESIT_ROWS.start(), *RESIT_ROWS.end()).min(all);
@@ -79,7 +88,7 @@ impl Resit {
 
     /// Holds the second sitting against the first; both were admissible by themselves.
     ///
-    /// Errors: `state_kept`, or `unrepeatable` where the logits came in another type.
+    /// Errors: `non_causal`, `state_kept`, or `unrepeatable` where the logits came in another type.
     pub fn agree(&self, first: &Scored, second: &Scored) -> Result<Agreement, Rejected> {
         let reject = |reason, detail| Err(Rejected { reason, detail });
         if first.precision != second.precision {
@@ -91,31 +100,43 @@ impl Resit {
             Precision::Single => SINGLE,
             Precision::Half => HALF,
         };
-        let tokens = self.context as f64;
-        let changes: Vec<f64> = (self.picked.iter().zip(&second.nats))
-            .map(|(&row, nats)| (nats - first.nats[row]) / tokens)
-            .collect();
+        let pairs = || self.picked.iter().enumerate();
+        let changes: Vec<f64> = pairs().map(|(i, &row)| second.until[i] - first.until[row]).collect();
+        let ahead: f64 = pairs().map(|(i, &row)| second.at[i] - first.at[row]).sum();
+        let targets: usize = self.exam.cuts().iter().map(|cut| cut + 1).sum();
+        let rows = changes.len();
         let agreement = Agreement {
-            rows: changes.len(),
-            row_change: changes.iter().fold(0.0, |most, change| change.abs().max(most)),
+            rows,
+            row_change: changes.iter().fold(0.0, |most, change| change.abs().max(most)) / self.context as f64,
             row_allowed: allowed.row,
-            mean_change: changes.iter().sum::<f64>() / changes.len() as f64,
+            mean_change: changes.iter().sum::<f64>() / targets as f64,
             mean_allowed: allowed.mean,
+            ahead_change: ahead / rows as f64,
+            ahead_allowed: allowed.ahead,
         };
-        let why = "a score must come from the checkpoint alone, not from rows that were seen before";
-        if agreement.mean_change.abs() > allowed.mean {
+        let Agreement { row_change, mean_change, ahead_change, .. } = agreement;
+        // what was learnt from other rows helps everywhere, a look ahead only where there was one
+        if ahead_change > allowed.ahead + 4.0 * mean_change.abs() {
             let detail = format!(
-                "{} rows cost {:+.3e} nats a token in a fresh process, {:.0e} is allowed: {why}",
-                agreement.rows, agreement.mean_change, allowed.mean
+                "a token cost {ahead_change:.3e} nats less, on average over {rows} rows, in the process that \
+                 could see it ahead; {:.0e} is allowed",
+                allowed.ahead
             );
-            return reject(Reason::StateKept, detail);
+            return reject(Reason::NonCausal, detail);
         }
-        if agreement.row_change > allowed.row {
-            let detail = format!(
-                "a row cost {:.3e} nats a token more or less in a fresh process, {:.0e} is allowed: {why}",
-                agreement.row_change, allowed.row
-            );
-            return reject(Reason::StateKept, detail);
+        let state = |what: String, allowed: f64| {
+            format!(
+                "{what} in a fresh process that saw other rows, {allowed:.0e} is allowed: logits must come from \
+                 the checkpoint and the row's own tokens"
+            )
+        };
+        if mean_change.abs() > allowed.mean {
+            let what = format!("{rows} rows cost {mean_change:+.3e} nats a token");
+            return reject(Reason::StateKept, state(what, allowed.mean));
+        }
+        if row_change > allowed.row {
+            let what = format!("a row cost {row_change:.3e} nats a token more or less");
+            return reject(Reason::StateKept, state(what, allowed.row));
         }
         Ok(agreement)
     }

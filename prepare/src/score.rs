@@ -107,7 +107,9 @@ impl<C: Contestant> Asker<'_, C> {
     }
 }
 
-/// Scores `model` on every row, with the probes unless the header says otherwise. Calls `progress` with the number of rows done, after each batch.
+/// Scores `model` on every row. Calls `progress` with the number of rows done, after each batch.
+///
+/// In a second sitting each row is shown up to its cut only, and nothing is probed: see `resit`.
 ///
 /// Errors: a refusal with its reason, or whatever contestant code or the device says.
 pub fn score<C: Contestant>(
@@ -120,13 +122,13 @@ pub fn score<C: Contestant>(
     let start = Instant::now();
     let asker = Asker { model, vocab: header.vocab, device };
     let batch_rows = batch_rows(header.context, header.vocab, device);
-    let batches = rows.len().div_ceil(batch_rows);
+    let batches = header.rows.div_ceil(batch_rows);
     let mut rng = rng()?;
-    let mut sheet = Sheet::new(asker, rows, batch_rows);
+    let mut sheet = Sheet::new(asker, header, rows, batch_rows);
     let mut check_after = Vec::new();
-    if header.probed {
+    if !header.second {
         sheet.probe(&mut rng)?;
-        let check_rows = (rows.len() / CHECK_EVERY).clamp(*CHECK_ROWS.start(), *CHECK_ROWS.end());
+        let check_rows = (header.rows / CHECK_EVERY).clamp(*CHECK_ROWS.start(), *CHECK_ROWS.end());
         let checks = check_rows.div_ceil(batch_rows);
         // the last check comes last, the others at random, so that no call can be known to be one
         check_after.extend((1..checks).map(|_| rng.random_range(0..batches)));
@@ -139,11 +141,15 @@ pub fn score<C: Contestant>(
         }
         progress(sheet.done() as u64);
     }
-    if header.probed {
+    if !header.second {
         sheet.check_gain()?;
     }
+    let context = header.context;
+    let until = sheet.row_nats(|row| header.cuts[row] + 1);
     Ok(Scored {
-        nats: sheet.row_nats(&header.token_bytes),
+        nats: if header.second { until.clone() } else { sheet.row_nats(|_| context) },
+        until,
+        at: (0..header.rows).map(|row| f64::from(sheet.nats[row * context + header.cuts[row]])).collect(),
         probes: sheet.probes,
         precision: sheet.precision,
         early: sheet.early.into_iter().collect(),
@@ -155,6 +161,7 @@ pub fn score<C: Contestant>(
 /// The exam as it fills.
 struct Sheet<'a, C> {
     asker: Asker<'a, C>,
+    header: &'a Header,
     rows: &'a Rows,
     batch_rows: usize,
     /// Nats of every target of the rows scored so far: (rows, T).
@@ -168,9 +175,10 @@ struct Sheet<'a, C> {
 }
 
 impl<'a, C: Contestant> Sheet<'a, C> {
-    fn new(asker: Asker<'a, C>, rows: &'a Rows, batch_rows: usize) -> Self {
+    fn new(asker: Asker<'a, C>, header: &'a Header, rows: &'a Rows, batch_rows: usize) -> Self {
         Sheet {
             asker,
+            header,
             rows,
             batch_rows,
             nats: Vec::new(),
@@ -196,10 +204,13 @@ impl<'a, C: Contestant> Sheet<'a, C> {
     /// so that every call has the same shape.
     fn score_batch(&mut self, batch: usize) -> Result<(), ScoreError> {
         let first = batch * self.batch_rows;
-        let new = self.batch_rows.min(self.rows.len() - first);
-        let shown: Vec<Shown> = (first..first + self.batch_rows)
-            .map(|row| Shown::whole(self.rows, row % self.rows.len()))
-            .collect();
+        let Header { rows: all, cuts, second, .. } = self.header;
+        let new = self.batch_rows.min(all - first);
+        let show = |row: usize| match second {
+            false => Shown::whole(self.rows, row),
+            true => Shown::spliced(self.rows, row, cuts[row], all + row),
+        };
+        let shown: Vec<Shown> = (first..first + self.batch_rows).map(|row| show(row % all)).collect();
         let nats = self.ask(&shown)?;
         self.nats.extend_from_slice(&nats[..new * self.rows.context()]);
         Ok(())
@@ -264,12 +275,12 @@ impl<'a, C: Contestant> Sheet<'a, C> {
         Err(ScoreError::reject(Reason::NonCausal, detail))
     }
 
-    /// Each row's nats over the targets that have bytes, summed in f64: (rows).
-    fn row_nats(&self, token_bytes: &[u8]) -> Vec<f64> {
-        let counts = |id: u16| token_bytes[usize::from(id)] > 0;
-        let rows = self.nats.chunks_exact(self.rows.context()).zip(self.rows.iter());
-        rows.map(|(nats, row)| {
-            let targets = nats.iter().zip(&row[1..]);
+    /// Each row's nats over those of its first `targets` targets that have bytes, summed in f64: (rows).
+    fn row_nats(&self, targets: impl Fn(usize) -> usize) -> Vec<f64> {
+        let counts = |id: u16| self.header.token_bytes[usize::from(id)] > 0;
+        let rows = self.nats.chunks_exact(self.rows.context()).zip(self.rows.iter()).enumerate();
+        rows.map(|(i, (nats, row))| {
+            let targets = nats.iter().zip(&row[1..]).take(targets(i));
             targets.filter(|&(_, &id)| counts(id)).map(|(&nats, _)| f64::from(nats)).sum()
         })
         .collect()

@@ -26,6 +26,8 @@ fn exam() -> Exam {
 
 fn scored(nats: Vec<f64>) -> Scored {
     Scored {
+        until: nats.clone(),
+        at: nats.clone(),
         nats,
         probes: Probes::default(),
         precision: Precision::Single,

@@ -156,8 +156,8 @@ fn knowing_by_heart_what_the_probe_showed_is_refused() {
         let calls = Cell::new(0);
         let seen: RefCell<Vec<Vec<u32>>> = RefCell::default();
         let by_heart = move |x: &[Vec<u32>]| {
-            let probe = calls.replace(calls.get() + 1) < 3;
-            if probe {
+            // the second sitting has no probe, and no more than two batches
+            if calls.replace(calls.get() + 1) < 3 {
                 seen.borrow_mut().extend(x.iter().cloned());
                 return raised(x, honest);
             }
@@ -175,6 +175,29 @@ fn knowing_by_heart_what_the_probe_showed_is_refused() {
     for _ in 0..5 {
         let (_, agreed) = twice(fresh);
         assert_eq!(agreed.unwrap_err(), Reason::StateKept, "whichever rows the probe showed");
+    }
+}
+
+/// Sees the next token the first time that it meets a prefix, and afterwards answers that prefix as before:
+/// no probe within one process can tell.
+#[test]
+fn looking_ahead_behind_a_memory_is_refused() {
+    for share in [30.0, 0.02] {
+        let fresh = || {
+            let given: RefCell<HashMap<Vec<u32>, Option<u32>>> = RefCell::default();
+            let ahead = move |x: &[Vec<u32>]| {
+                let mut rows = x.iter().flat_map(|row| (0..row.len()).map(|t| row.get(t + 1).copied()));
+                raised(x, |prefix| {
+                    let next = rows.next().flatten();
+                    let next = *given.borrow_mut().entry(prefix.to_vec()).or_insert(next);
+                    honest(prefix).into_iter().chain(next.map(|id| (id, share))).collect()
+                })
+            };
+            Model(Box::new(ahead), DType::F32)
+        };
+        let (first, agreed) = twice(fresh);
+        assert!(first.probes.gain <= first.probes.gain_allowed, "the first sitting saw nothing");
+        assert_eq!(agreed.unwrap_err(), Reason::NonCausal);
     }
 }
 

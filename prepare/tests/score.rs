@@ -90,7 +90,8 @@ fn header(rows: &Rows) -> Header {
         vocab: VOCAB,
         context: rows.context(),
         rows: rows.len(),
-        probed: true,
+        cuts: vec![0; rows.len()],
+        second: false,
         token_bytes: fake::token_bytes(),
     }
 }

@@ -214,7 +214,7 @@ impl Bench<'_> {
         let mut input = Vec::new();
         exam.write(&mut input).map_err(|error| Error::internal("could not write the exam").because(error))?;
         let rows = exam.row_bytes().len();
-        let room = (2 << 20) + 64 * rows; // answers, and some stray output; the exam itself refuses more
+        let room = (2 << 20) + 128 * rows; // answers, and some stray output; the exam itself refuses more
         let mut answers = Vec::new();
         let score = &self.task.score;
         let ended =
