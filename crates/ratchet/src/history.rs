@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use crate::{
     journal::{Event, Init, Status, TrialRecord},
+    noise::Replicates,
+    risk::Risk,
     source::TreeHash,
+    verdict::IMPROVED,
 };
 
 /// What the journal adds up to.
@@ -113,11 +116,38 @@ impl History {
         self.trials.iter().filter(|record| record.status == status).count()
     }
 
+    /// What the tests of this tag have used up.
+    pub fn risk(&self) -> Risk {
+        let tests = self.trials.iter().filter(|record| record.verdict.level > 0.0);
+        tests.fold(Risk::default(), |risk, record| {
+            risk.after(record.verdict.level, record.verdict.outcome == IMPROVED)
+        })
+    }
+
+    /// All runs of this tag that tell of its noise.
+    pub fn replicates(&self) -> Vec<Replicates> {
+        let mut all = Vec::new();
+        for record in &self.trials {
+            match record.parent.and_then(|parent| self.trial(parent)) {
+                Some(parent) => all.extend(replicates(&record.values, parent.values.iter().copied())),
+                None => all.push(Replicates::Alone(record.values.clone())),
+            }
+        }
+        all
+    }
+
     /// Trial `n`.
     pub fn trial(&self, n: u64) -> Option<&TrialRecord> {
         // numbers are given without gaps, from 1
         self.trials.get(usize::try_from(n.checked_sub(1)?).ok()?).filter(|record| record.trial == n)
     }
+}
+
+/// What a candidate's runs tell of the noise. Its first one is left out: had it been worse, there were no others.
+pub fn replicates(candidate: &[f64], champion: impl Iterator<Item = f64>) -> Vec<Replicates> {
+    let later = candidate.get(1..).unwrap_or_default().to_vec();
+    let pairs = candidate.iter().zip(champion).skip(1).map(|(mine, theirs)| mine - theirs).collect();
+    vec![Replicates::Alone(later), Replicates::Pair(pairs)]
 }
 
 /// The mean; `None` of nothing.

@@ -5,9 +5,10 @@ use std::{fs, path::PathBuf, time::Instant};
 use crate::{
     build::{self, BuildFailure},
     error::{Doing, Result},
+    history,
     journal::{Event, Status, TrialRecord},
     measure::{Bench, Failure, Measured},
-    noise::{Noise, Replicates, Runs},
+    noise::{Noise, Runs},
     progress::{Observer, Phase, Progress},
     session::Session,
     shelf::remove_large,
@@ -23,8 +24,12 @@ impl Session {
         first: Measured,
         observer: &mut dyn Observer,
     ) -> Result<Done> {
-        let mut score =
-            Score { runs: Runs::new(first.value), lines: open.candidate.lines, memory_gb: first.memory_gb };
+        let mut score = Score {
+            runs: Runs::new(first.value),
+            lines: open.candidate.lines,
+            memory_gb: first.memory_gb,
+            sampling: 0.0,
+        };
         let mut policy = self.task.accept.clone();
         loop {
             let noise = self.noise(Some(&score.runs));
@@ -138,7 +143,12 @@ impl Session {
             history.trials().iter().filter(|record| record.status == Status::Keep).filter_map(|r| r.value);
         let best = values.reduce(|best, value| if goal.better(value, best) { value } else { best })?;
         let runs = Runs::try_from(champion.values.clone()).ok()?;
-        Some(Scored { score: Score { runs, lines: champion.lines, memory_gb: champion.memory_gb }, best })
+        Some(Scored {
+            score: Score { runs, lines: champion.lines, memory_gb: champion.memory_gb, sampling: 0.0 },
+            best,
+            risk: history.risk(),
+            lead: None,
+        })
     }
 
     /// σ from all pairs of this tag, the open trial's included, else what is stated for the task.
@@ -148,20 +158,11 @@ impl Session {
             (None, Some(profile)) if self.task.score.exam => Noise::of_profile(profile),
             _ => Noise::unknown(),
         };
-        let history = self.history();
-        let runs = |record: &TrialRecord| {
-            (record.values.len() > 1).then(|| Runs::try_from(record.values.clone()).ok())?
-        };
-        let mut pairs: Vec<(Runs, Runs)> = Vec::new();
-        for record in history.trials() {
-            let parent = record.parent.and_then(|parent| history.trial(parent));
-            pairs.extend(parent.and_then(|parent| Some((runs(record)?, runs(parent)?))));
+        let mut replicates = self.history().replicates();
+        if let (Some(open), Some(champion)) = (open, self.history().champion()) {
+            let champion = champion.values.iter().copied();
+            replicates.extend(history::replicates(&open.values().collect::<Vec<_>>(), champion));
         }
-        if let (Some(open), Some(champion)) =
-            (open.filter(|open| open.count() > 1), history.champion().and_then(runs))
-        {
-            pairs.push((open.clone(), champion));
-        }
-        Noise::estimate(pairs.iter().map(|(mine, other)| Replicates::Pair(mine, other)), stated)
+        Noise::estimate(&replicates, stated)
     }
 }

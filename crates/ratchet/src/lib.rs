@@ -26,6 +26,7 @@ pub mod processes;
 pub mod progress;
 pub mod proposer;
 pub mod rerun;
+pub mod risk;
 pub mod run;
 pub mod runlog;
 pub mod scan;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use prepare::profile::Profile;
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 /// A metric's value that can be compared: finite, and small enough for its square to be finite.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -144,6 +145,10 @@ impl std::fmt::Display for Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     sigma: f64,
+    /// The part of it that is left in the difference of two runs with the same seed, over √2; `None` until it
+    /// is measured.
+    #[serde(default)]
+    pairs: Option<f64>,
     origin: Origin,
 }
 
@@ -155,14 +160,17 @@ pub const STATED_LAPTOP: f64 = 0.014;
 /// of its validation tokens. No result of `smoke` is meant to be believed.
 pub const STATED_SMOKE: f64 = 0.03;
 
-/// Measurements below this many degrees of freedom do not yet replace a stated figure.
-const ENOUGH_DEGREES: u32 = 3;
+/// Degrees of freedom that a stated figure is worth: it steadies the first few measurements and soon yields
+/// to them when it is wrong.
+const STATED_DEGREES: f64 = 4.0;
+/// Degrees of freedom below which runs that did not differ at all prove nothing, and pairs do not count.
+pub const ENOUGH_DEGREES: u32 = 3;
 
 impl Noise {
     /// A stated σ; 0 for a referee without noise. A negative or infinite figure states nothing.
     pub fn stated(sigma: f64) -> Self {
         if (0.0..f64::INFINITY).contains(&sigma) {
-            Self { sigma, origin: Origin::Stated }
+            Self { sigma, pairs: None, origin: Origin::Stated }
         } else {
             Self::unknown()
         }
@@ -179,31 +187,36 @@ impl Noise {
 
     /// No figure at all: the first promising candidate is replicated to get one.
     pub fn unknown() -> Self {
-        Self { sigma: 0.0, origin: Origin::Unknown }
+        Self { sigma: 0.0, pairs: None, origin: Origin::Unknown }
     }
 
-    /// Pools everything replicated so far into one σ, else falls back on `stated`.
+    /// Pools everything replicated so far, and what is stated.
     ///
-    /// The pooled standard deviation is raised to its upper 80 % confidence bound: with few degrees of
+    /// The measured standard deviation is raised to its upper 80 % confidence bound: with few degrees of
     /// freedom the sample figure is too small more often than too large, and a σ that is too small keeps
-    /// noise as progress. Fewer than three degrees do not replace a stated figure, nor is a spread of
-    /// exactly zero believed before there are three.
-    pub fn estimate<'a>(replicates: impl IntoIterator<Item = Replicates<'a>>, stated: Noise) -> Self {
-        let (squares, degrees) = replicates
-            .into_iter()
-            .map(Replicates::spread)
-            .fold((0.0, 0), |(squares, degrees), (s, d)| (squares + s, degrees + d));
-        let few = degrees < ENOUGH_DEGREES;
-        if degrees == 0 || few && (stated.known() || squares == 0.0) {
-            return stated;
+    /// noise as progress. Beside it a stated figure counts as four degrees.
+    pub fn estimate(replicates: &[Replicates], stated: Noise) -> Self {
+        let alone = Spread::pooled(replicates.iter().filter_map(Replicates::alone));
+        let pairs = Spread::pooled(replicates.iter().filter_map(Replicates::pair));
+        let pairs = (pairs.degrees >= ENOUGH_DEGREES).then(|| pairs.cautious());
+        if alone.degrees == 0 || alone.squares == 0.0 && alone.degrees < ENOUGH_DEGREES {
+            return Self { pairs, ..stated };
         }
-        let sigma = (squares / f64::from(degrees)).sqrt() * caution(degrees);
-        Self { sigma, origin: Origin::Measured(degrees) }
+        let (prior, degrees) = (if stated.known() { STATED_DEGREES } else { 0.0 }, f64::from(alone.degrees));
+        let variance = prior * stated.sigma.powi(2) + degrees * alone.cautious().powi(2);
+        let sigma = (variance / (prior + degrees)).sqrt();
+        Self { sigma, pairs, origin: Origin::Measured(alone.degrees) }
     }
 
     /// σ, or `None` while nothing is known.
     pub fn sigma(&self) -> Option<f64> {
         self.known().then_some(self.sigma)
+    }
+
+    /// What counts in place of σ where candidate and champion are compared seed by seed: less, where a seed
+    /// does much the same to both.
+    pub fn sigma_of_pairs(&self) -> Option<f64> {
+        self.pairs.or(self.sigma())
     }
 
     /// Where the figure comes from.
@@ -216,35 +229,80 @@ impl Noise {
     }
 }
 
-/// Runs that differ by nothing but their seed.
-#[derive(Clone, Copy, Debug)]
-pub enum Replicates<'a> {
-    /// One trial, run with several seeds.
-    Alone(&'a Runs),
-    /// A candidate and its champion, run with the same seeds: their differences, whose variance is 2σ²,
-    /// leave out what a seed does to both alike.
-    Pair(&'a Runs, &'a Runs),
+/// Runs that differ by nothing but their seed, none of them chosen for its value.
+#[derive(Clone, Debug)]
+pub enum Replicates {
+    /// Values of one trial.
+    Alone(Vec<f64>),
+    /// Differences of a candidate and its champion, seed by seed; their variance is 2σ² less what a seed does
+    /// to both alike.
+    Pair(Vec<f64>),
+    /// A σ measured before, with its degrees of freedom.
+    Known(f64, u32),
 }
 
-impl Replicates<'_> {
-    /// Σ of squares around the mean, scaled to one run's variance, and the degrees of freedom.
-    fn spread(self) -> (f64, u32) {
-        let (samples, scale): (Vec<f64>, f64) = match self {
-            Self::Alone(runs) => (runs.values().collect(), 1.0),
-            Self::Pair(candidate, champion) => (candidate.differences(champion).collect(), 2.0),
-        };
-        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
-        let squares = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>();
-        (squares / scale, samples.len() as u32 - 1)
+impl Replicates {
+    fn alone(&self) -> Option<Spread> {
+        match self {
+            Self::Alone(values) => Some(Spread::of(values)),
+            Self::Pair(_) => None,
+            Self::Known(sigma, degrees) => {
+                Some(Spread { squares: sigma * sigma * f64::from(*degrees), degrees: *degrees })
+            }
+        }
+    }
+
+    fn pair(&self) -> Option<Spread> {
+        let Self::Pair(differences) = self else { return None };
+        let spread = Spread::of(differences);
+        Some(Spread { squares: spread.squares / 2.0, ..spread })
     }
 }
 
-/// √(ν / χ²₀.₂(ν)): takes a sample's standard deviation to its upper 80 % confidence bound.
-fn caution(degrees: u32) -> f64 {
-    const Z: f64 = -0.8416; // the normal distribution's lower 20 % point
-    // χ² quantile: Wilson and Hilferty, PNAS 17 (1931); ν / χ² is 1 over the cube.
-    let spread = 2.0 / (9.0 * f64::from(degrees));
-    (1.0 - spread + Z * spread.sqrt()).powi(3).recip().sqrt()
+/// Σ of squares around means, and the degrees of freedom in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Σ of squares.
+    pub squares: f64,
+    /// Degrees of freedom.
+    pub degrees: u32,
+}
+
+impl Spread {
+    /// Of values that have one mean.
+    pub fn of(values: &[f64]) -> Self {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let squares = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self { squares, degrees: (values.len() as u32).saturating_sub(1) }
+    }
+
+    fn pooled(parts: impl Iterator<Item = Self>) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            squares: sum.squares + part.squares,
+            degrees: sum.degrees + part.degrees,
+        })
+    }
+
+    /// The standard deviation; NaN without a degree of freedom.
+    pub fn sigma(self) -> f64 {
+        (self.squares / f64::from(self.degrees)).sqrt()
+    }
+
+    /// σ between these two in 95 of 100 cases.
+    pub fn interval(self) -> [f64; 2] {
+        [0.975, 0.025].map(|below| (self.squares / self.chi_square(below)).sqrt())
+    }
+
+    /// The upper 80 % confidence bound of σ.
+    fn cautious(self) -> f64 {
+        (self.squares / self.chi_square(0.2)).sqrt()
+    }
+
+    /// The point of the χ² distribution that has this share below it.
+    fn chi_square(self, below: f64) -> f64 {
+        // an error only for no degree of freedom, which no caller has: an infinite σ then decides nothing
+        ChiSquared::new(f64::from(self.degrees)).map_or(0.0, |chi2| chi2.inverse_cdf(below))
+    }
 }
 
 #[cfg(test)]
@@ -269,39 +327,50 @@ mod tests {
         assert_eq!(serde_json::to_string(&runs(&[0.5])).unwrap(), "[0.5]");
     }
 
+    fn estimate(replicates: Replicates, stated: Noise) -> Noise {
+        Noise::estimate(&[replicates], stated)
+    }
+
     #[test]
-    fn caution_matches_chi_square_tables() {
-        // Oracle: lower 20 % points of χ², from printed tables.
-        for (degrees, chi2) in [(3u32, 1.005), (5, 2.343), (10, 6.179), (20, 14.578)] {
-            let exact = (f64::from(degrees) / chi2).sqrt();
-            assert!((caution(degrees) / exact - 1.0).abs() < 0.01, "{degrees}");
+    fn bounds_of_sigma_match_chi_square_tables() {
+        // Oracle: lower 2.5, 20 and 97.5 % points of χ², from printed tables.
+        for (degrees, low, fifth, high) in
+            [(3u32, 0.216, 1.005, 9.348), (5, 0.831, 2.343, 12.833), (10, 3.247, 6.179, 20.483)]
+        {
+            let spread = Spread { squares: f64::from(degrees), degrees };
+            let exact = |chi2: f64| (f64::from(degrees) / chi2).sqrt();
+            assert!((spread.cautious() / exact(fifth) - 1.0).abs() < 1e-3, "{degrees}");
+            let [least, most] = spread.interval();
+            assert!((least / exact(high) - 1.0).abs() < 1e-3 && (most / exact(low) - 1.0).abs() < 2e-3);
         }
     }
 
     #[test]
     fn paired_spread_ignores_what_the_seed_does_to_both() {
         let seeds = [0.0, 5.0, -3.0, 8.0];
-        let champion = runs(&seeds);
-        let candidate = runs(&seeds.map(|s| s - 0.1));
-        let noise = Noise::estimate([Replicates::Pair(&candidate, &champion)], Noise::unknown());
-        assert!(noise.sigma().unwrap() < 1e-12);
-        // Oracle: by hand, the variance of 0, 5, −3, 8 is 24⅓.
-        let alone = Noise::estimate([Replicates::Alone(&champion)], Noise::unknown());
-        assert!((alone.sigma().unwrap() / caution(3) - (73.0f64 / 3.0).sqrt()).abs() < 1e-12);
+        let (alone, pair) = (Replicates::Alone(seeds.to_vec()), Replicates::Pair(vec![-0.1; 4]));
+        let noise = Noise::estimate(&[alone, pair], Noise::unknown());
+        assert!(noise.sigma_of_pairs().unwrap() < 1e-12);
+        // Oracle: by hand, the variance of 0, 5, −3, 8 is 24⅓; 1.005 is χ²'s lower 20 % point.
+        assert!((noise.sigma().unwrap() / (73.0f64 / 1.005).sqrt() - 1.0).abs() < 1e-3);
     }
 
     #[test]
-    fn a_stated_figure_stands_until_three_degrees() {
+    fn a_stated_figure_yields_to_measurements() {
         let stated = Noise::stated(0.5);
-        let (two, four) = (runs(&[1.0, 1.2]), runs(&[1.0, 1.2, 0.9, 1.1]));
-        assert_eq!(Noise::estimate([Replicates::Alone(&two)], stated), stated);
-        assert_eq!(Noise::estimate([Replicates::Alone(&four)], stated).origin(), Origin::Measured(3));
-        assert_eq!(
-            Noise::estimate([Replicates::Alone(&two)], Noise::unknown()).origin(),
-            Origin::Measured(1)
-        );
-        let same = runs(&[1.0, 1.0]);
-        assert_eq!(Noise::estimate([Replicates::Alone(&same)], Noise::unknown()).sigma(), None);
+        let alone = |values: &[f64]| Replicates::Alone(values.to_vec());
+        let two = alone(&[1.0, 1.2]);
+        assert_eq!(estimate(alone(&[1.0]), stated), stated);
+        // Oracle: by hand. Four degrees at 0.5², three at 0.05 (the sample's 0.05/3) · 3/1.005.
+        let mixed = estimate(alone(&[1.0, 1.2, 0.9, 1.1]), stated);
+        assert_eq!(mixed.origin(), Origin::Measured(3));
+        let variance = (4.0 * 0.25 + 3.0 * 0.05 / 1.005) / 7.0;
+        assert!((mixed.sigma().unwrap().powi(2) / variance - 1.0).abs() < 1e-3);
+        let many = estimate(Replicates::Known(0.1, 400), stated).sigma().unwrap();
+        assert!((many / 0.1 - 1.0).abs() < 0.2, "{many}");
+        assert_eq!(estimate(two, Noise::unknown()).origin(), Origin::Measured(1));
+        assert_eq!(estimate(alone(&[1.0, 1.0]), Noise::unknown()).sigma(), None);
+        assert_eq!(estimate(Replicates::Known(0.25, 7), stated).origin(), Origin::Measured(7));
         assert_eq!(Noise::stated(f64::NAN).sigma(), None);
     }
 
@@ -310,15 +379,12 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(1);
         let mut gauss = || {
             let (u, v): (f64, f64) = (rng.random::<f64>().max(1e-300), rng.random());
-            Value::new((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()).unwrap()
+            (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
         };
         let mut low = 0;
         for _ in 0..2_000 {
-            let mut runs = [Runs::new(gauss()), Runs::new(gauss())];
-            for _ in 0..5 {
-                runs.iter_mut().for_each(|r| r.push(gauss()));
-            }
-            let noise = Noise::estimate([Replicates::Pair(&runs[0], &runs[1])], Noise::unknown());
+            let replicates = Replicates::Alone((0..6).map(|_| gauss()).collect());
+            let noise = estimate(replicates, Noise::unknown());
             low += u32::from(noise.sigma().unwrap() < 1.0);
         }
         // Oracle: an upper 80 % bound lies below the truth in one case of five.

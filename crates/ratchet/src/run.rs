@@ -14,6 +14,7 @@ use crate::{
     config::{Agent, Fallback, Preset, ProposerKind},
     error::{Doing, Result},
     journal::{Event, Status, TrialRecord},
+    noise::{ENOUGH_DEGREES, Noise, Origin},
     progress::{Observer, Progress},
     proposer::{
         Brief, Proposal, ProposeError, Proposer, Repair, SourceFile, agent::AgentProposer, knobs::Knobs,
@@ -25,8 +26,18 @@ use crate::{
 
 /// Proposals in a row that come to nothing before the fallback takes over.
 const PATIENCE: u32 = 10;
+/// Trials between two further runs of the champion; these tell of the noise and of a machine that drifts.
+const RERUN_EVERY: u32 = 30;
+/// The same while σ rests on few degrees of freedom.
+const RERUN_EVERY_AT_FIRST: u32 = 10;
 /// The longest wait for a proposer that is down.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// Whether the champion is to be run again before the next trial; `since`: trials since it last was.
+pub fn is_rerun_due(noise: &Noise, since: u32) -> bool {
+    let measured = matches!(noise.origin(), Origin::Measured(ENOUGH_DEGREES..));
+    since >= if measured { RERUN_EVERY } else { RERUN_EVERY_AT_FIRST }
+}
 
 /// What a run came to.
 #[derive(Clone, Debug)]
