@@ -131,6 +131,8 @@ impl Session {
             parent: self.history().champion().map(|record| record.trial),
             proposer: "try".to_owned(),
             proposal,
+            may_carry: false,
+            carries: None,
         })?;
         Ok((mine, candidate?))
     }

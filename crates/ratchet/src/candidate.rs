@@ -34,6 +34,10 @@ pub struct Candidate {
     pub proposer: String,
     /// What it is meant to do.
     pub proposal: Proposal,
+    /// Whether it may be carried when it is promising: one of the loop's, not a person's.
+    pub may_carry: bool,
+    /// The promising trial that it builds on.
+    pub carries: Option<u64>,
 }
 
 /// Why a candidate is not tried. Its files stay as they are.

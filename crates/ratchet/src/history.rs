@@ -7,7 +7,7 @@ use crate::{
     noise::Replicates,
     risk::Risk,
     source::TreeHash,
-    verdict::IMPROVED,
+    verdict::{IMPROVED, PROMISING},
 };
 
 /// What the journal adds up to.
@@ -16,6 +16,7 @@ pub struct History {
     init: Option<Init>,
     trials: Vec<TrialRecord>,
     champion: Option<usize>,
+    lead: Option<usize>,
     tried: HashMap<TreeHash, u64>,
     open: Option<u64>,
     attempts: u64,
@@ -50,6 +51,9 @@ impl History {
                     let before = self.champion().and_then(|champion| champion.commit.clone());
                     self.behind = before.or_else(|| self.init.as_ref().map(|init| init.base.clone()));
                     self.champion = Some(self.trials.len());
+                    self.lead = None;
+                } else if record.verdict.outcome == PROMISING {
+                    self.lead = Some(self.trials.len());
                 }
                 if record.parent.is_some() || record.status != Status::Crash {
                     // a baseline that crashed may be tried again
@@ -73,6 +77,17 @@ impl History {
     /// The last keep: the best by the rules, which is not always the lowest number.
     pub fn champion(&self) -> Option<&TrialRecord> {
         self.champion.map(|i| &self.trials[i])
+    }
+
+    /// The promising trial that later ones build on.
+    pub fn lead(&self) -> Option<&TrialRecord> {
+        self.lead.map(|i| &self.trials[i])
+    }
+
+    /// The promising trials that a trial carries, the latest first.
+    pub fn carried(&self, latest: Option<u64>) -> impl Iterator<Item = &TrialRecord> {
+        let record = |trial: Option<u64>| trial.and_then(|trial| self.trial(trial));
+        std::iter::successors(record(latest), move |carried| record(carried.carries))
     }
 
     /// The first keep.

@@ -67,6 +67,9 @@ pub struct TrialRecord {
     pub commit: Option<String>,
     /// The trial that the candidate was made from; `None` for a baseline.
     pub parent: Option<u64>,
+    /// The promising trial whose edits it holds besides its own.
+    #[serde(default)]
+    pub carries: Option<u64>,
     /// Who proposed it.
     pub proposer: String,
     /// The proposal, without its edits (they stand in `diff.patch`).
@@ -291,6 +294,7 @@ pub(crate) mod tests {
                 runs: Runs::new(Value::new(value).unwrap()),
                 lines: 1,
                 memory_gb: 0.0,
+                sampling: 0.0,
             }),
             None => Outcome::Crashed(Crash { outcome: "fit_failed".into(), reason: "boom".into() }),
         };
@@ -321,6 +325,7 @@ pub(crate) mod tests {
             seconds: 1.0,
             commit: Some(format!("{trial:040x}")),
             parent: (trial > 1).then_some(1),
+            carries: None,
             proposer: "test".into(),
             proposal: Proposal { description: format!("number {trial}"), ..Default::default() },
             source: TreeHash::of(&files),

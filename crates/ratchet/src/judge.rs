@@ -30,10 +30,12 @@ impl Session {
             memory_gb: first.memory_gb,
             sampling: 0.0,
         };
-        let mut policy = self.task.accept.clone();
+        let accept = &self.task.accept;
+        let mut policy = Policy { carry: accept.carry && open.candidate.may_carry, ..accept.clone() };
         loop {
             let noise = self.noise(Some(&score.runs));
-            let champion = self.scored_champion();
+            let lead = open.candidate.carries.and_then(|trial| self.history().trial(trial)?.verdict.lead);
+            let champion = self.scored_champion().map(|champion| Scored { lead, ..champion });
             let judged = verdict(champion.as_ref(), &Outcome::Scored(score.clone()), &noise, &policy);
             let Decision::Replicate(wanted) = judged.decision else {
                 let values = score.runs.values().collect();

@@ -13,11 +13,13 @@ use crate::{
     commands::mark,
     config::{Agent, Fallback, Preset, ProposerKind},
     error::{Doing, Result},
+    git::Oid,
     journal::{Event, Status, TrialRecord},
     noise::{ENOUGH_DEGREES, Noise, Origin},
     progress::{Observer, Progress},
     proposer::{
-        Brief, Proposal, ProposeError, Proposer, Repair, SourceFile, agent::AgentProposer, knobs::Knobs,
+        Brief, KnobChange, Proposal, ProposeError, Proposer, Repair, SourceFile, agent::AgentProposer,
+        knobs::Knobs,
     },
     session::Session,
     stop::{Rules, Watch},
@@ -179,6 +181,10 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Turn> {
         observer.tell(Progress::Proposing { proposer: proposer.name() });
+        let base = self.proposal_base()?;
+        if base != self.champion() {
+            self.worktree.restore(base, &self.repo.files(base)?)?;
+        }
         let candidate = match self.propose(watch, proposer, None)? {
             Ok(candidate) => candidate,
             Err(turn) => {
@@ -260,6 +266,7 @@ impl Session {
         let champion = self.champion();
         let parent = self.history().champion().map(|record| record.trial);
         let files = self.source_files()?;
+        let lead = self.history().lead();
         let brief = Brief {
             program: &program,
             files: &files,
@@ -267,6 +274,7 @@ impl Session {
             metric: &self.task.metric,
             trials: self.history().trials(),
             best: self.history().champion(),
+            lead,
             budget: watch.budget(),
             seed: proposal_seed(self.tag.as_str(), self.history().attempts()),
             repair: repair.as_ref(),
@@ -299,17 +307,30 @@ impl Session {
         let commit = self.worktree.commit_changes(&self.repo, champion, &changes, &message(&proposal))?;
         let (source, lines) = source_of(&self.repo, commit, self.task.editable())?;
         let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
-        let proposal = describe(proposal, &paths);
+        let mut proposal = describe(proposal, &paths);
+        let carries = self.history().lead().map(|lead| {
+            proposal.changes = carried_over(&lead.proposal.changes, proposal.changes.split_off(0));
+            lead.trial
+        });
         let proposer = proposer.name().to_owned();
-        let candidate = Candidate { commit, paths, source, lines, parent, proposer, proposal };
+        let candidate =
+            Candidate { commit, paths, source, lines, parent, proposer, proposal, may_carry: true, carries };
         match self.checked(candidate)? {
             Ok(candidate) => Ok(Ok(candidate)),
             Err(refusal) => refused(refusal),
         }
     }
 
+    /// What the next proposal starts from: the champion, with what is promising on top.
+    fn proposal_base(&self) -> Result<Oid> {
+        match self.history().lead().and_then(|lead| lead.commit.as_deref()) {
+            Some(commit) => self.repo.parse(commit),
+            None => Ok(self.champion()),
+        }
+    }
+
     fn source_files(&self) -> Result<Vec<SourceFile>> {
-        let files = self.repo.editable_files(self.champion(), self.task.editable())?;
+        let files = self.repo.editable_files(self.proposal_base()?, self.task.editable())?;
         let text = |(path, bytes): (PathBuf, Vec<u8>)| {
             Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
         };
@@ -382,6 +403,18 @@ fn move_numbered(from: &Path, folder: &Path, name: &str) -> Result<()> {
     let free = names.map(|name| folder.join(name)).find(|path| !path.exists());
     let to = free.unwrap_or_else(|| folder.join(name));
     fs::rename(from, &to).doing("move the proposer's file to", &to)
+}
+
+/// A candidate's knob changes against the champion: those it carries, then its own.
+fn carried_over(carried: &[KnobChange], own: Vec<KnobChange>) -> Vec<KnobChange> {
+    let mut all = carried.to_vec();
+    for change in own {
+        match all.iter_mut().find(|known| known.name == change.name) {
+            Some(known) => known.to = change.to,
+            None => all.push(change),
+        }
+    }
+    all
 }
 
 enum Repaired {

@@ -248,6 +248,8 @@ impl Session {
             parent: None,
             proposer: "baseline".to_owned(),
             proposal: Proposal { description: "baseline".to_owned(), ..Proposal::default() },
+            may_carry: false,
+            carries: None,
         })
     }
 

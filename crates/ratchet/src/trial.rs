@@ -275,6 +275,7 @@ impl Session {
             seconds: began.elapsed().as_secs_f64(),
             commit: Some(commit.to_string()),
             parent: candidate.parent,
+            carries: candidate.carries,
             proposer: candidate.proposer,
             proposal: crate::proposer::Proposal { edits: Vec::new(), ..candidate.proposal },
             source: candidate.source,
@@ -307,8 +308,13 @@ impl Session {
     fn kept_message(&self, trial: u64, candidate: &Candidate, judged: &Verdict) -> String {
         let metric = &self.task.metric.name;
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.6}"));
+        let carried: String = (self.history().carried(candidate.carries))
+            .map(|record| {
+                format!("Carries: {}: {}\n", record.trial, plain(&record.proposal.description, 100))
+            })
+            .collect();
         format!(
-            "{}\n\nTrial: {trial}\n{}: {}\nDelta: {}\nProposer: {}\n",
+            "{}\n\nTrial: {trial}\n{carried}{}: {}\nDelta: {}\nProposer: {}\n",
             message(&candidate.proposal),
             trailer(metric),
             number(judged.value),

@@ -245,12 +245,21 @@ pub fn prompt(brief: &Brief<'_>) -> String {
         let value = |trial: &TrialRecord| trial.value.map_or("-".to_owned(), |value| format!("{value:.6}"));
         let _ = writeln!(
             text,
-            "The files are those of the champion, trial {}, {metric} {}; the baseline, trial {}, has {}.",
+            "The champion is trial {}, {metric} {}; the baseline, trial {}, has {}.",
             best.trial,
             value(best),
             baseline.trial,
             value(baseline)
         );
+        let _ = match brief.lead {
+            None => writeln!(text, "The files are the champion's."),
+            Some(lead) => writeln!(
+                text,
+                "The files are those of trial {}: edits that look promising and are not proven yet stay in \
+                 place until what is built on them is clearly better than the champion.",
+                lead.trial
+            ),
+        };
     }
     if let Some(trials) = brief.budget.trials {
         let _ = writeln!(text, "Trials left: {trials}.");
@@ -346,6 +355,7 @@ mod tests {
             metric: &metric,
             trials: &trials,
             best: Some(&trials[0]),
+            lead: None,
             budget: Budget::default(),
             seed: 0,
             repair,

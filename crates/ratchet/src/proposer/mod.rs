@@ -26,7 +26,7 @@ pub trait Proposer {
 pub struct Brief<'a> {
     /// `program.md` as it stands now; empty when there is none.
     pub program: &'a str,
-    /// The champion's editable files that are UTF-8, sorted by path.
+    /// The editable files to start from that are UTF-8, sorted by path.
     pub files: &'a [SourceFile],
     /// The profile in use; `None` for a task without profiles.
     pub profile: Option<&'a str>,
@@ -36,13 +36,15 @@ pub struct Brief<'a> {
     pub trials: &'a [TrialRecord],
     /// The champion's record; `None` before the baseline.
     pub best: Option<&'a TrialRecord>,
+    /// The promising trial whose files the proposal starts from, instead of the champion's.
+    pub lead: Option<&'a TrialRecord>,
     /// What is left of this invocation.
     pub budget: Budget,
     /// Derived from the tag and the attempt's number, so that a resumed night goes on as it would have.
     pub seed: u64,
     /// Set when the proposal before this one did not build or failed its preflight.
     pub repair: Option<&'a Repair>,
-    /// The worktree's root, at the champion or, for a repair, at the failed attempt.
+    /// The worktree's root, holding `files` or, for a repair, the failed attempt.
     pub worktree: &'a Path,
 }
 

@@ -10,8 +10,9 @@ use crate::{
     journal::{Status, TrialRecord},
     noise::{Noise, Runs, Value},
     proposer::{Brief, Budget, Edit, Proposal, Proposer, SourceFile},
+    risk::Risk,
     source::TreeHash,
-    verdict::{Crash, Decision, Outcome, Policy, Rule, Score, Scored, verdict},
+    verdict::{Crash, Decision, IMPROVED, Outcome, Policy, Rule, Score, Scored, verdict},
 };
 
 static METRIC: Metric = Metric { name: String::new(), goal: Goal::Minimize };
@@ -30,13 +31,20 @@ pub(super) struct Night<'a> {
     pub(super) champion: String,
     pub(super) trials: Vec<TrialRecord>,
     standing: Option<(usize, Scored)>,
+    risk: Risk,
 }
 
 impl<'a> Night<'a> {
     pub(super) fn new(landscape: &'a Landscape, seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed ^ 0x5eed);
-        let mut night =
-            Self { landscape, rng, champion: landscape.text.to_owned(), trials: Vec::new(), standing: None };
+        let mut night = Self {
+            landscape,
+            rng,
+            champion: landscape.text.to_owned(),
+            trials: Vec::new(),
+            standing: None,
+            risk: Risk::default(),
+        };
         night.play(Proposal::default());
         night
     }
@@ -48,6 +56,7 @@ impl<'a> Night<'a> {
             profile: None,
             metric: &METRIC,
             trials: &self.trials,
+            lead: None,
             best: self.standing.as_ref().map(|(index, _)| &self.trials[*index]),
             budget: Budget::default(),
             seed,
@@ -78,17 +87,24 @@ impl<'a> Night<'a> {
         let policy = Policy {
             rule: if self.landscape.sigma > 0.0 { Rule::Noise } else { Rule::Strict },
             max_replicates: 2,
+            carry: false,
             ..Policy::default()
         };
         let noise = Noise::stated(self.landscape.sigma);
         let source = TreeHash::of(&BTreeMap::from([("x.py", &text)]));
         let mut trial = match self.truth(&text) {
-            Some(truth) => {
-                Outcome::Scored(Score { runs: Runs::new(self.run(truth)), lines: 1, memory_gb: 0.0 })
-            }
+            Some(truth) => Outcome::Scored(Score {
+                runs: Runs::new(self.run(truth)),
+                lines: 1,
+                memory_gb: 0.0,
+                sampling: 0.0,
+            }),
             None => Outcome::Crashed(Crash { outcome: "oom".to_owned(), reason: String::new() }),
         };
         let judged = loop {
+            if let Some((_, standing)) = &mut self.standing {
+                standing.risk = self.risk;
+            }
             let judged = verdict(self.standing.as_ref().map(|(_, scored)| scored), &trial, &noise, &policy);
             let Decision::Replicate(runs) = judged.decision else { break judged };
             let (candidate, champion) = (self.truth(&text).unwrap(), self.truth(&self.champion).unwrap());
@@ -104,6 +120,10 @@ impl<'a> Night<'a> {
             self.trials[index].value = Some(standing.score.runs.mean());
             self.standing = Some((index, standing));
         };
+        if judged.level > 0.0 {
+            self.risk = self.risk.after(judged.level, judged.outcome == IMPROVED);
+        }
+        let risk = self.risk;
         let status = match judged.decision {
             Decision::Keep => Status::Keep,
             Decision::Crash => Status::Crash,
@@ -125,6 +145,7 @@ impl<'a> Night<'a> {
             seconds: 0.0,
             commit: None,
             parent: self.standing.as_ref().map(|(index, _)| self.trials[*index].trial),
+            carries: None,
             proposer: "knobs".to_owned(),
             proposal: Proposal { edits: vec![], ..proposal },
             source,
@@ -138,7 +159,7 @@ impl<'a> Night<'a> {
             let score = score.unwrap().clone();
             let best = self.standing.as_ref().map_or(f64::INFINITY, |(_, scored)| scored.best);
             let best = best.min(score.runs.mean());
-            self.standing = Some((self.trials.len() - 1, Scored { score, best }));
+            self.standing = Some((self.trials.len() - 1, Scored { score, best, risk, lead: None }));
             self.champion = text;
         }
     }
