@@ -7,11 +7,14 @@ mod ledger;
 mod night;
 mod processes;
 mod proposers;
+mod rates;
 mod readme;
 mod refusals;
 mod replicates;
 mod repositories;
 mod run;
+#[path = "../examples/nights/night.rs"]
+mod simulated;
 mod survival;
 mod swaps;
 mod toy;
