@@ -16,6 +16,10 @@ use crate::{
     trial::{Done, NotReady},
 };
 
+/// Files that cargo and rustup look for in every folder above the one they run in.
+const BUILD_SETTINGS: [&str; 4] =
+    [".cargo/config.toml", ".cargo/config", "rust-toolchain.toml", "rust-toolchain"];
+
 /// How a `try` ended.
 #[derive(Debug)]
 pub enum Tried {
@@ -95,6 +99,26 @@ impl Session {
                 "or, where your commits changed it on purpose, start another tag with `ratchet init --tag`",
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses while something untracked stands above the worktree that would change how cargo builds there: a
+    /// build would not be what the commit says, and a rate of learning not what the code says.
+    pub(crate) fn check_surroundings(&self) -> Result<()> {
+        let builds =
+            self.task.build.as_ref().is_some_and(|build| build.command.first().is_some_and(|c| c == "cargo"));
+        let root = self.state.root();
+        let tracked = self.repo.files(self.champion())?;
+        let above = self.worktree.path().ancestors().skip(1).take_while(|folder| folder.starts_with(root));
+        let found = above.flat_map(|folder| BUILD_SETTINGS.map(|name| folder.join(name))).find(|path| {
+            let inside = path.strip_prefix(root).unwrap_or(path);
+            fs::symlink_metadata(path).is_ok() && !tracked.contains_key(inside)
+        });
+        match found.filter(|_| builds) {
+            None => Ok(()),
+            Some(path) => Err(Error::refused("is not tracked, and changes how cargo builds below it")
+                .at(path)
+                .hint("commit it before the tag begins, or move it into your home directory")),
         }
     }
 

@@ -67,6 +67,7 @@ impl Session {
     pub fn begin(&mut self, candidate: Candidate, observer: &mut dyn Observer) -> Result<Open> {
         let began = Instant::now();
         self.repo.check_branch(&self.tag, self.champion())?;
+        self.check_surroundings()?;
         let trial = self.history().next_trial();
         let dir = self.dir.trial(trial);
         if dir.exists() {
