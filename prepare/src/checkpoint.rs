@@ -34,6 +34,14 @@ impl Checkpoint {
         serde_json::from_value(self.config.clone()).map_err(candle_core::Error::wrap)
     }
 
+    /// The same in main memory, where nobody else has a handle: a thread that the contestant left behind could go
+    /// on changing the tensors while they are written.
+    pub(crate) fn settled(self) -> Result<Checkpoint> {
+        let copy = |tensor: Tensor| tensor.detach().to_device(&Device::Cpu)?.copy();
+        let tensors = self.tensors.into_iter().map(|(name, tensor)| Ok((name, copy(tensor)?)));
+        Ok(Checkpoint { tensors: tensors.collect::<Result<_>>()?, config: self.config })
+    }
+
     /// Writes both files into `dir`; each is whole or absent, whatever happens meanwhile.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let temporary = dir.join(format!("{MODEL_FILE}.part"));
@@ -46,9 +54,15 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Reads what [`Checkpoint::write`] wrote, the tensors onto `device`.
+    /// Reads what [`Checkpoint::write`] wrote, the tensors onto `device`. Links and pipes are refused: a
+    /// pipe would be read for ever.
     pub fn read(dir: &Path, device: &Device) -> Result<Checkpoint> {
         let model = dir.join(MODEL_FILE);
+        for file in [&model, &dir.join(CONFIG_FILE)] {
+            if fs::symlink_metadata(file).is_ok_and(|meta| !meta.is_file()) {
+                candle_core::bail!("{} is no plain file", file.display())
+            }
+        }
         let tensors = candle_core::safetensors::load(&model, device)
             .map_err(|e| candle_core::Error::msg(format!("{}: {e}", model.display())))?;
         let config = dir.join(CONFIG_FILE);

@@ -174,8 +174,9 @@ pub fn contest_from<C: Contestant>(args: impl IntoIterator<Item = OsString>) -> 
     match args.command {
         Some(Command::Score { model }) => take_exam::<C>(&model),
         Some(Command::Fit { out }) => {
+            let witness = pipe::take_witness().map_err(|e| ContestError::Exam(e.to_string()))?;
             let profile = choose_profile(args.profile)?;
-            fit::fit::<C>(Task { profile, seed: seed()?, budget: budget(profile) }, &out, begun)
+            fit::fit::<C>(Task { profile, seed: seed()?, budget: budget(profile) }, &out, witness, begun)
         }
         Some(Command::Preflight { out }) => {
             preflight::preflight::<C>(choose_profile(args.profile)?, seed()?, &out, begun)

@@ -16,8 +16,7 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use crate::bpb::{self, Bpb, BpbError};
-use crate::chance::os_rng;
-use crate::manifest::hex;
+use crate::chance::{nonce, os_rng};
 use crate::profile::Profile;
 use crate::rows::Rows;
 
@@ -240,8 +239,6 @@ impl Exam {
             let why = format!("token {id} in the exam rows is outside the vocabulary of {vocab}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        let mut nonce = [0; 16];
-        getrandom::fill(&mut nonce).map_err(io::Error::other)?;
         let bytes = bpb::target_bytes(&rows, &token_bytes);
         let (context, count) = (rows.context(), rows.len());
         let mut rng = os_rng()?;
@@ -250,7 +247,7 @@ impl Exam {
         // the target after the last input is no input, so it cannot be replaced
         let cuts: Vec<usize> = (0..count).map(|_| rng.random_range(0..(context - 1).max(1))).collect();
         let header = Header {
-            nonce: hex(&nonce),
+            nonce: nonce()?,
             profile,
             vocab,
             context,

@@ -1,6 +1,6 @@
 //! One training run: everything of the contestant's inside the budget, everything else outside of it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use crate::loader::Loader;
 use crate::profile::Profile;
 use crate::summary::{CURVE_FILE, FIT_FILE, FitRecord, mfu_percent};
 use crate::trial::{Curve, Data, Trial};
+use crate::vouch::Witness;
 
 /// What is to be trained: all of it from the harness.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +33,7 @@ pub(crate) struct Fitted<C> {
 /// Trains, with the loss curve in `dir`. `begun`: the start of the process.
 ///
 /// The clock and the watchdog run from before the first line of contestant code until the model has been
-/// trained, its tensors named, and the device has nothing left to do.
+/// trained, its tensors named and copied, and the device has nothing left to do.
 pub(crate) fn train<C: Contestant>(
     task: Task,
     dir: &Path,
@@ -54,7 +55,7 @@ pub(crate) fn train<C: Contestant>(
     let model = C::fit(&mut trial);
     trial.curve.end_display();
     let model = model?;
-    let checkpoint = model.save()?;
+    let checkpoint = model.save()?.settled()?;
     device.synchronize()?;
     let training_seconds = trial.clock.elapsed().as_secs_f64();
     drop(watchdog);
@@ -84,8 +85,13 @@ pub(crate) fn train<C: Contestant>(
 }
 
 /// `fit`: trains and leaves model, loss curve and record in `dir`. The record is written last: where it is,
-/// the rest is whole.
-pub(crate) fn fit<C: Contestant>(task: Task, dir: &Path, begun: Instant) -> Result<(), ContestError> {
+/// the rest is whole. To a driver that waits for it, the record is vouched for after that.
+pub(crate) fn fit<C: Contestant>(
+    task: Task,
+    dir: &Path,
+    witness: Option<Witness<File>>,
+    begun: Instant,
+) -> Result<(), ContestError> {
     fs::create_dir_all(dir).map_err(|e| ContestError::file(dir, e))?;
     let path = dir.join(FIT_FILE);
     match fs::remove_file(&path) {
@@ -95,6 +101,9 @@ pub(crate) fn fit<C: Contestant>(task: Task, dir: &Path, begun: Instant) -> Resu
     let Fitted { checkpoint, mut record, .. } = train::<C>(task, dir, begun)?;
     checkpoint.write(dir)?;
     record.total_seconds = begun.elapsed().as_secs_f64();
-    let json = serde_json::to_vec_pretty(&record).map_err(|e| ContestError::file(&path, e.into()))?;
-    write_durably(&path, &json).map_err(|e| ContestError::file(&path, e))
+    let json = serde_json::to_string_pretty(&record).map_err(|e| ContestError::file(&path, e.into()))?;
+    write_durably(&path, json.as_bytes()).map_err(|e| ContestError::file(&path, e))?;
+    // last: whoever ends this process before has no record
+    let vouched = witness.map_or(Ok(()), |witness| witness.vouch(&json));
+    vouched.map_err(|e| ContestError::Exam(format!("cannot answer the driver: {e}")))
 }

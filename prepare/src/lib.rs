@@ -13,6 +13,7 @@ pub mod profile;
 pub mod resit;
 pub mod rows;
 mod stamp;
+pub mod vouch;
 
 #[cfg(feature = "data")]
 pub mod build;

@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 use crate::attack::{Attack, Before};
 
-/// How far an honest value may lie below the champion's by chance, bits per byte: ten times the standard
-/// deviation of repeats of `smoke` with other seeds.
-const LUCK: f64 = 0.1;
+/// How far an honest value may lie below the champion's by chance, bits per byte: three seconds of training
+/// are worth that much more on a machine that has nothing else to do than on one that has.
+const LUCK: f64 = 0.5;
 
 /// What an attack that gets through says.
 const REACHED: &str = "REACHED";
@@ -75,11 +75,8 @@ impl Range {
         range.git(&["config", "user.email", "redteam@example.org"])?;
         // far above what chance gives: a keep is a cheat's
         let contract = fs::read_to_string(root.join("ratchet.toml"))?;
-        let strict = format!("[accept]\nmin_delta = {LUCK}\n");
-        fs::write(
-            root.join("ratchet.toml"),
-            contract.replace("[accept]\n", &strict).replace("rule = \"noise\"", "rule = \"strict\""),
-        )?;
+        let strict = format!("[accept]\nsigma = 0.05\nmin_delta = {LUCK}\n");
+        fs::write(root.join("ratchet.toml"), contract.replace("[accept]\n", &strict))?;
         range.git(&["commit", "-qam", "the range's contract"])?;
         fs::write(root.join("notes.txt"), "a file of the user's own")?;
 
