@@ -124,9 +124,15 @@ impl FitFigures {
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| bad(format!("fit.json cannot be read: {error}")))?;
-        serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| bad(format!("fit.json is not what fit.json should be: {error}")))
+        Self::parse(&text).map(Some)
+    }
+
+    /// Reads the text of a `fit.json`.
+    pub fn parse(text: &str) -> Result<Self, Crash> {
+        serde_json::from_str(text).map_err(|error| Crash {
+            outcome: "claim_impossible".to_owned(),
+            reason: format!("fit.json is not what fit.json should be: {error}"),
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use prepare::{
     exam::{self, Exam},
     profile::Profile,
     resit::{Agreement, Resit},
+    vouch::{VOUCH_ENV, Voucher},
 };
 use serde_json::json;
 
@@ -32,6 +33,8 @@ use crate::{
 const STARTUP: Duration = Duration::from_secs(60);
 /// After the clock, to store the model.
 const SAVING: Duration = Duration::from_secs(30);
+/// What a fit's referee may say.
+const RECORD_BYTES: usize = 64 << 10;
 /// The longest last line of a `score` that is read.
 const LAST_LINE: usize = 64 << 10;
 
@@ -126,20 +129,28 @@ impl Bench<'_> {
             // a file left by the preflight must not stand for what this fit did
             let _ = fs::remove_file(self.place.dir.join("fit.json"));
             let begun = Instant::now();
-            let ended = self.exec(&step.command, limit, None, true, log, &mut |_, _| {});
+            let (ended, figures) = if self.task.score.exam {
+                self.vouched_fit(&step.command, limit, log)?
+            } else {
+                let ended = self.exec(&step.command, limit, None, true, log, &mut |_, _| {});
+                (ended, FitFigures::read(&self.place.dir.join("fit.json")))
+            };
             let wall = begun.elapsed();
             peak_bytes = ended.peak_bytes;
             if let Some(failure) = failed("fit", &ended) {
                 return Ok(Err(failure));
             }
-            fit_figures = match FitFigures::read(&self.place.dir.join("fit.json")) {
+            fit_figures = match figures {
                 Ok(figures) => figures,
                 Err(crash) => return Ok(Err(crash.into())),
             };
-            if let Some(profile) = self.setting.profile
-                && let Err(reason) = believable(fit_figures.as_ref(), profile, self.place.seed, wall)
-            {
-                return Ok(Err(Failure::crash("claim_impossible", reason)));
+            if let Some(profile) = self.setting.profile {
+                if let Err(reason) = believable(fit_figures.as_ref(), profile, self.place.seed, wall) {
+                    return Ok(Err(Failure::crash("claim_impossible", reason)));
+                }
+                if let Err(reason) = in_time(fit_figures.as_ref(), profile) {
+                    return Ok(Err(Failure::crash("fit_timed_out", reason)));
+                }
             }
         }
         observer.tell(Progress::Phase { phase: Phase::Score, about: None });
@@ -155,6 +166,30 @@ impl Bench<'_> {
             tokens_m: fit.tokens.map(|tokens| tokens as f64 / 1e6),
             mfu_percent: fit.mfu_percent,
         }))
+    }
+
+    /// A fit whose figures are those that its referee vouches for; they replace what lies in `fit.json`.
+    fn vouched_fit(
+        &self,
+        command: &[String],
+        limit: u64,
+        log: &mut RunLog,
+    ) -> Result<(Ended, Result<Option<FitFigures>, Crash>)> {
+        let voucher = Voucher::new()
+            .map_err(|error| Error::internal("could not draw a nonce for the fit").because(error))?;
+        let mut said = Vec::new();
+        let ended = self.exec(command, limit, Some(voucher.input()), false, log, &mut |stream, bytes| {
+            if stream == Stream::Out {
+                let room = RECORD_BYTES.saturating_sub(said.len());
+                said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            }
+        });
+        let Some(record) = voucher.record(&said) else {
+            let reason = "the fit ended without its referee's record".to_owned();
+            return Ok((ended, Err(Crash { outcome: "claim_impossible".to_owned(), reason })));
+        };
+        write_new(&self.place.dir.join("fit.json"), record.as_bytes())?;
+        Ok((ended, FitFigures::parse(&record).map(Some)))
     }
 
     fn score(&self, log: &mut RunLog) -> Result<Result<Score, Failure>> {
@@ -278,10 +313,14 @@ impl Bench<'_> {
         out: &mut dyn FnMut(Stream, &[u8]),
     ) -> Ended {
         let command = self.place.expand(command, self.setting);
+        let mut env = self.place.env(self.setting);
+        if stdin.is_some() {
+            env.insert(VOUCH_ENV.into(), "1".into());
+        }
         let spec = Spec {
             command: &command,
             dir: self.place.worktree.clone(),
-            env: self.place.env(self.setting),
+            env,
             stdin,
             limit: Duration::from_secs(timeout_s),
             log_stdout,
@@ -344,6 +383,21 @@ fn explain(failure: Failure, log_path: &Path) -> Failure {
         crash.reason = format!("{}: {}", crash.reason, plain(line, 160));
     }
     Failure::Crash(crash)
+}
+
+/// Refuses a fit that spent more than its budget, whatever it did meanwhile: a twentieth more time is worth more
+/// than many a keep. What is forgiven is a last step that took longer than any before it.
+fn in_time(fit: Option<&FitFigures>, profile: Profile) -> Result<(), String> {
+    let budget = profile.spec().budget;
+    let forgiven = (budget / 100).max(Duration::from_secs(1));
+    match fit.and_then(|fit| fit.training_seconds) {
+        Some(seconds) if seconds > (budget + forgiven).as_secs_f64() => Err(format!(
+            "fit trained {seconds:.1} s of a budget of {} s, {:.0} s more are forgiven: stop when trial.done()",
+            budget.as_secs(),
+            forgiven.as_secs_f64()
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Holds `fit.json` against what the driver knows.
@@ -442,6 +496,8 @@ mod tests {
         assert!(!believed(&with(|fit| fit.training_seconds = Some(f64::NAN))));
         assert!(!believed(&with(|fit| fit.final_loss = Some(f64::NAN))));
         assert!(!believed(&with(|fit| fit.final_loss = None)));
+        assert!(in_time(Some(&good), Profile::Smoke).is_ok());
+        assert!(in_time(Some(&with(|fit| fit.training_seconds = Some(4.5))), Profile::Smoke).is_err());
         let brief = Duration::from_secs(1);
         assert!(believable(Some(&good), Profile::Smoke, 7, brief).is_err(), "longer than the process lived");
     }
