@@ -172,16 +172,30 @@ pub fn contest_from<C: Contestant>(args: impl IntoIterator<Item = OsString>) -> 
     let steps = args.steps;
     let budget = |profile: Profile| steps.map_or(Budget::Time(profile.spec().budget), Budget::Steps);
     match args.command {
-        Some(Command::Score { model }) => take_exam::<C>(&model),
+        Some(Command::Score { model }) => {
+            seal();
+            take_exam::<C>(&model)
+        }
         Some(Command::Fit { out }) => {
+            seal();
             let witness = pipe::take_witness().map_err(|e| ContestError::Exam(e.to_string()))?;
             let profile = choose_profile(args.profile)?;
             fit::fit::<C>(Task { profile, seed: seed()?, budget: budget(profile) }, &out, witness, begun)
         }
         Some(Command::Preflight { out }) => {
+            seal();
             preflight::preflight::<C>(choose_profile(args.profile)?, seed()?, &out, begun)
         }
         None => by_hand::run(choose_profile(args.profile)?, steps, &args.out, begun),
+    }
+}
+
+/// Contestant code starts no process and becomes no other program: a child could train on when the clock has
+/// stopped, and a program started anew would have a new clock. Where the kernel cannot, the driver's own sandbox
+/// and clock have to do.
+fn seal() {
+    if let Err(e) = sandbox::seal() {
+        eprintln!("note: {e}");
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     progress::Observer,
     proposer::Proposal,
     scan::scan,
+    secrets::secrets,
     session::{Checkout, Session},
     trial::{Done, NotReady},
 };
@@ -163,17 +164,20 @@ impl Session {
 
     /// Refuses a candidate that changes nothing, was tried before, or could reach the referee it runs beside.
     pub fn checked(&self, candidate: Candidate) -> Result<Result<Candidate, Refusal>> {
-        Ok(if self.repo.same_files(candidate.commit, self.champion())? {
-            Err(Refusal::Empty)
-        } else if let Some(trial) = self.history().tried(&candidate.source) {
-            Err(Refusal::Duplicate(trial))
-        } else if self.task.score.exam
-            && let Some(finding) = scan(&self.repo.editable_files(candidate.commit, self.task.editable())?)
-        {
-            Err(Refusal::Forbidden(finding))
-        } else {
-            Ok(candidate)
-        })
+        if self.repo.same_files(candidate.commit, self.champion())? {
+            return Ok(Err(Refusal::Empty));
+        }
+        if let Some(trial) = self.history().tried(&candidate.source) {
+            return Ok(Err(Refusal::Duplicate(trial)));
+        }
+        let files = self.repo.editable_files(candidate.commit, self.task.editable())?;
+        for (path, bytes) in &files {
+            if let Some(name) = secrets().found_in(bytes) {
+                return Ok(Err(Refusal::Secret(path.clone(), name.to_owned())));
+            }
+        }
+        let found = if self.task.score.exam { scan(&files) } else { None };
+        Ok(found.map_or(Ok(candidate), |finding| Err(Refusal::Forbidden(finding))))
     }
 
     /// Brings the working tree's editable files to the champion. Edits that stand there are saved first;

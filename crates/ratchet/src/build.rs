@@ -7,6 +7,8 @@
 //! builds, and another command gets other artifacts.
 
 use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -16,11 +18,12 @@ use prepare::{cache::Cache, manifest::hex};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    commands::Place,
-    config::Task,
+    commands::{Place, limits},
+    config::{Step, Task},
     error::{Doing, Result},
     exec::{self, End, Spec, StopFlag, first_line_of},
     progress::{Observer, last_lines},
+    reach::{Reach, confinement},
     runlog::{RunLog, plain},
     setting::Setting,
     verdict::Crash,
@@ -77,8 +80,17 @@ pub fn build(
     env.insert("CARGO_TERM_COLOR".into(), "never".into());
     let limit = Duration::from_secs(step.timeout_s);
     let command = place.expand(&step.command, setting);
-    let spec =
-        Spec { command: &command, dir: place.worktree.clone(), env, stdin: None, limit, log_stdout: true };
+    let reach = Reach { task, setting, place };
+    place.clear()?;
+    let confinement = confinement(task, || reach.build(step))?; // opens the folders as they are now
+    if confinement.is_some() {
+        env.insert("CARGO_NET_OFFLINE".into(), "true".into());
+        if !settled.exists() && is_cargo(step) {
+            fetch(place, env.clone(), limit, &mut log, observer, stop);
+        }
+    }
+    let limits = limits(task, &place.dir);
+    let spec = Spec { confinement, limits, ..Spec::new(&command, place.worktree.clone(), env, limit) };
     let ended = exec::run(spec, &mut log, &mut last_lines(observer), stop);
     log.close();
     match ended.end {
@@ -87,7 +99,12 @@ pub fn build(
         end => {
             let message = compiler_message(&fs::read(log_path).unwrap_or_default());
             let first = plain(message.lines().next().unwrap_or_default(), 160);
-            let outcome = if end == End::TimedOut { "build_timed_out" } else { "build_failed" };
+            let outcome = match end {
+                End::TimedOut => "build_timed_out",
+                End::OutOfMemory => "out_of_memory",
+                End::OutOfDisk => "out_of_disk",
+                _ => "build_failed",
+            };
             let crash = Crash { outcome: outcome.to_owned(), reason: format!("the build {end}: {first}") };
             return Ok(Err(BuildFailure::Crash(crash, message)));
         }
@@ -98,6 +115,35 @@ pub fn build(
         fs::write(&settled, "").doing("write", &settled)?;
     }
     Ok(Ok(()))
+}
+
+fn is_cargo(step: &Step) -> bool {
+    step.command.first().is_some_and(|program| program == "cargo")
+}
+
+/// Downloads the dependencies of a lock file, for builds that have no network. The lock file is the base's: a
+/// tag builds its unedited baseline first. Where it fails, the build says what is missing.
+fn fetch(
+    place: &Place,
+    mut env: BTreeMap<OsString, OsString>,
+    limit: Duration,
+    log: &mut RunLog,
+    observer: &mut dyn Observer,
+    stop: &StopFlag,
+) {
+    env.remove(OsStr::new("CARGO_NET_OFFLINE"));
+    let host = rustc_host();
+    let target = host.iter().flat_map(|host| ["--target".to_owned(), host.clone()]);
+    let command: Vec<String> =
+        ["cargo", "fetch", "--locked"].map(str::to_owned).into_iter().chain(target).collect();
+    exec::run(Spec::new(&command, place.worktree.clone(), env, limit), log, &mut last_lines(observer), stop);
+}
+
+/// This machine's name to the compiler; dependencies of other systems need no download.
+fn rustc_host() -> Option<String> {
+    let output = std::process::Command::new("rustc").arg("-vV").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
 }
 
 /// What a compiler's output says that is worth reading: from its first error on, else its end.
@@ -127,10 +173,7 @@ fn compiler_message(log: &[u8]) -> String {
 
 /// Where compiled dependencies for this lock file, toolchain and feature set are kept. Cargo builds only.
 fn warm_store(task: &Task, setting: &Setting, place: &Place) -> Option<PathBuf> {
-    let step = task.build.as_ref()?;
-    if step.command.first().map(String::as_str) != Some("cargo") {
-        return None;
-    }
+    let step = task.build.as_ref().filter(|step| is_cargo(step))?;
     let mut hash = Sha256::new();
     hash.update(fs::read(place.worktree.join("Cargo.lock")).ok()?);
     hash.update(fs::read(place.worktree.join("Cargo.toml")).ok()?); // profiles, and features of dependencies

@@ -51,6 +51,8 @@ pub enum Refusal {
     Protected(PathBuf),
     /// The same source was tried before.
     Duplicate(u64),
+    /// A file holds the value of this secret variable.
+    Secret(PathBuf, String),
     /// An edit's path does not lie in the tree.
     Path(String),
     /// Its source holds what a candidate may not hold.
@@ -76,6 +78,11 @@ impl fmt::Display for Refusal {
                 write!(f, "the same source was tried as trial {trial}: see `ratchet show {trial}`")
             }
             Self::Forbidden(finding) => write!(f, "{finding}"),
+            Self::Secret(path, name) => write!(
+                f,
+                "{} holds the value of {name}, and candidates are kept in git; take it out",
+                shown(path)
+            ),
             Self::Path(path) => write!(f, "{} is no path inside the task", plain(path, 120)),
         }
     }

@@ -10,8 +10,9 @@ use std::{
 use crate::{
     config::Task,
     error::{Doing, Error, Result},
-    exec::allowed_env,
-    processes::MARK,
+    exec::{Limits, allowed_env},
+    git::remove,
+    processes::{MARK, machine_memory_bytes},
     setting::Setting,
 };
 
@@ -26,13 +27,42 @@ pub struct Place {
     pub target: PathBuf,
     /// Where copies of the built binaries lie; only they are run.
     pub bin: PathBuf,
-    /// `{trial}`: where the run leaves its files.
+    /// The run's folder: the driver's records.
     pub dir: PathBuf,
     /// The harness's seed for this run.
     pub seed: u64,
 }
 
 impl Place {
+    /// `{trial}`: where the run leaves its files. Whatever is below is the contestant's; beside it nothing is.
+    pub fn out(&self) -> PathBuf {
+        self.dir.join("out")
+    }
+
+    /// For temporary files, and the kernels that a GPU's driver compiles; removed with the run.
+    pub fn tmp(&self) -> PathBuf {
+        self.dir.join("tmp")
+    }
+
+    /// Makes `out` and `tmp` anew: what a preflight left must not help the fit.
+    pub fn clear(&self) -> Result<()> {
+        self.discard()?;
+        for folder in [self.out(), self.tmp()] {
+            fs::create_dir_all(&folder).doing("create", &folder)?;
+        }
+        Ok(())
+    }
+
+    /// Removes `out` and `tmp`.
+    pub fn discard(&self) -> Result<()> {
+        for folder in [self.out(), self.tmp()] {
+            if fs::symlink_metadata(&folder).is_ok() {
+                remove(&folder)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A command with its placeholders replaced. What `{target}/…` names is run from its copy.
     pub fn expand(&self, command: &[String], setting: &Setting) -> Vec<String> {
         let mut out = Vec::new();
@@ -51,7 +81,7 @@ impl Place {
                 Some(copy) => copy.to_string_lossy().into_owned(),
                 None => arg
                     .replace("{target}", &self.target.to_string_lossy())
-                    .replace("{trial}", &self.dir.to_string_lossy())
+                    .replace("{trial}", &self.out().to_string_lossy())
                     .replace("{root}", &self.root.to_string_lossy())
                     .replace("{profile}", setting.profile.map_or("", |profile| profile.name())),
             });
@@ -64,6 +94,11 @@ impl Place {
         let mut env = allowed_env();
         env.insert(MARK.into(), mark(&self.root));
         env.insert(CEILING.into(), ceiling(&self.worktree));
+        env.insert("TMPDIR".into(), self.tmp().into());
+        if setting.cuda {
+            // never shared between trials: what one leaves there the next could read
+            env.insert("CUDA_CACHE_PATH".into(), self.tmp().join("kernels").into());
+        }
         env.insert("RATCHET_SEED".into(), self.seed.to_string().into());
         if let Some(profile) = setting.profile {
             env.insert("RATCHET_PROFILE".into(), profile.name().into());
@@ -88,6 +123,15 @@ impl Place {
             fs::copy(&from, &to).doing("copy the built binary to", &to)?;
         }
         Ok(())
+    }
+}
+
+/// What a trial's process may use up: nine tenths of the memory, so that the machine and the driver live.
+pub fn limits(task: &Task, folder: &Path) -> Limits {
+    let gb = |gb: f64| (gb * 1e9) as u64;
+    Limits {
+        memory_bytes: task.sandbox.memory_gb.map(gb).or_else(|| Some(machine_memory_bytes()? / 10 * 9)),
+        disk: Some((folder.to_path_buf(), gb(task.sandbox.disk_gb))),
     }
 }
 

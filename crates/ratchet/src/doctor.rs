@@ -1,5 +1,7 @@
 //! What this machine can do, checked by trying. Changes nothing.
 
+pub mod forbidden;
+
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
@@ -12,7 +14,7 @@ use prepare::{
 use serde::Serialize;
 
 use crate::{
-    config::{ProposerKind, SandboxMode, Task},
+    config::{ProposerKind, Task},
     exec::first_line_of,
     git::Repo,
     setting::{gpu_name, nvcc},
@@ -123,7 +125,7 @@ pub fn examine(root: &Path) -> Report {
     }
     checks.push(disk(root));
     if let Some(task) = &task {
-        checks.push(sandbox(task));
+        checks.push(forbidden::sandbox(root, task));
         checks.push(proposer(task));
     }
     checks.push(lock(root));
@@ -224,20 +226,6 @@ fn disk(root: &Path) -> Check {
             "free some: builds and checkpoints of a night take several GB",
         ),
         Err(error) => warn("disk", format!("free space is unknown: {error}"), "look with df"),
-    }
-}
-
-fn sandbox(task: &Task) -> Check {
-    const OFF: &str = "where you trust the proposer, set mode = \"off\" under [sandbox] in ratchet.toml";
-    let untrusted = task.proposer.kind == ProposerKind::Agent;
-    match task.sandbox.mode {
-        SandboxMode::Off => {
-            warn("sandbox", "off: trials run with your rights", "run only proposers that you trust")
-        }
-        SandboxMode::Auto if !untrusted => warn("sandbox", "none here: trials run with your rights", OFF),
-        SandboxMode::Auto | SandboxMode::Required => {
-            fail("sandbox", "none here, and the task wants one", OFF)
-        }
     }
 }
 

@@ -9,9 +9,12 @@ use std::{
     ffi::OsString,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::process::{CommandExt, ExitStatusExt},
+        unix::{
+            fs::MetadataExt,
+            process::{CommandExt, ExitStatusExt},
+        },
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -26,8 +29,10 @@ use rustix::{
     process::Signal,
 };
 
+use sandbox::Confinement;
+
 use crate::{
-    processes::{become_subreaper, descendants, die_with_driver, signal_all},
+    processes::{become_subreaper, descendants, die_with_driver, limit_process, signal_all},
     runlog::{RunLog, Stream},
 };
 
@@ -92,7 +97,46 @@ pub struct Spec<'a> {
     pub limit: Duration,
     /// Whether stdout goes to the log as well; an exam's answers do not.
     pub log_stdout: bool,
+    /// What it may reach; `None` runs it with the user's rights.
+    pub confinement: Option<Confinement>,
+    /// What it may use up.
+    pub limits: Limits,
 }
+
+impl<'a> Spec<'a> {
+    /// A command with the user's rights, without input or limits but that of time.
+    pub fn new(
+        command: &'a [String],
+        dir: PathBuf,
+        env: BTreeMap<OsString, OsString>,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            command,
+            dir,
+            env,
+            stdin: None,
+            limit,
+            log_stdout: true,
+            confinement: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What a command may use up.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Resident memory of all its processes together.
+    pub memory_bytes: Option<u64>,
+    /// Bytes below the folder that it writes.
+    pub disk: Option<(PathBuf, u64)>,
+}
+
+/// Files below the folder that a command writes; a flood of empty ones fills a disk as well.
+const MOST_FILES: u64 = 20_000;
+/// Free space below which a command is ended before the driver itself cannot write.
+const LEAST_FREE: u64 = 128 << 20;
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +147,10 @@ pub enum End {
     Killed(i32),
     /// Past its limit; the driver ended it.
     TimedOut,
+    /// It held more memory than it may; the driver ended it.
+    OutOfMemory,
+    /// It wrote more than it may, or the disk is nearly full; the driver ended it.
+    OutOfDisk,
     /// A stop was asked for; the driver ended it.
     Stopped,
     /// It could not be started.
@@ -122,6 +170,8 @@ impl std::fmt::Display for End {
             Self::Exited(code) => write!(f, "exited with {code}"),
             Self::Killed(signal) => write!(f, "was killed by signal {signal}"),
             Self::TimedOut => f.write_str("ran past its time limit"),
+            Self::OutOfMemory => f.write_str("took more memory than it may ([sandbox] memory_gb)"),
+            Self::OutOfDisk => f.write_str("wrote more than it may ([sandbox] disk_gb), or filled the disk"),
             Self::Stopped => f.write_str("was stopped"),
             Self::NotStarted(error) => write!(f, "could not be started: {error}"),
         }
@@ -178,6 +228,7 @@ struct Running<'a> {
     stdin: Option<(OwnedFd, Vec<u8>, usize)>,
     log_stdout: bool,
     deadline: Instant,
+    limits: Limits,
     next_look: Instant,
     look_every: Duration,
     peak_bytes: u64,
@@ -194,12 +245,16 @@ impl<'a> Running<'a> {
         command.args(args).current_dir(&spec.dir).env_clear().envs(&spec.env);
         command.stdin(if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // SAFETY: between fork and exec the closure makes two or three system calls and touches no memory
-        // that another thread could hold locked: no allocation, no lock.
+        let mut confinement = spec.confinement;
+        let most_bytes = spec.limits.disk.as_ref().map(|(_, bytes)| *bytes);
+        // SAFETY: between fork and exec the closure makes system calls and touches no memory that another
+        // thread could hold locked: no allocation, no lock.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 rustix::process::setsid()?;
-                die_with_driver()
+                die_with_driver()?;
+                limit_process(most_bytes)?;
+                confinement.as_mut().map_or(Ok(()), Confinement::enter)
             });
         }
         let mut child = command.spawn()?;
@@ -218,6 +273,7 @@ impl<'a> Running<'a> {
             stdin: stdin.zip(spec.stdin).map(|(fd, bytes)| (fd, bytes, 0)),
             log_stdout: spec.log_stdout,
             deadline: now + spec.limit,
+            limits: spec.limits,
             next_look: now + Duration::from_millis(20),
             look_every: Duration::from_millis(20),
             peak_bytes: 0,
@@ -233,6 +289,7 @@ impl<'a> Running<'a> {
                 self.status = Some(status);
                 return match (status.code(), status.signal()) {
                     (Some(code), _) => End::Exited(code),
+                    (None, Some(signal)) if signal == Signal::XFSZ.as_raw() => End::OutOfDisk,
                     (None, signal) => End::Killed(signal.unwrap_or(0)),
                 };
             }
@@ -243,8 +300,10 @@ impl<'a> Running<'a> {
             if now >= self.deadline {
                 return End::TimedOut;
             }
-            if now >= self.next_look {
-                self.look();
+            if now >= self.next_look
+                && let Some(end) = self.look()
+            {
+                return end;
             }
             let wait = TICK.min(self.deadline - now).min(self.next_look.saturating_duration_since(now));
             if self.outputs.iter().all(|(_, fd)| fd.is_none()) && self.stdin.is_none() {
@@ -300,15 +359,21 @@ impl<'a> Running<'a> {
         moved
     }
 
-    /// Samples memory, ever less often: 20 ms after the start, then up to once a second.
-    fn look(&mut self) {
+    /// Samples what it uses, ever less often: 20 ms after the start, then up to four times a second.
+    fn look(&mut self) -> Option<End> {
         let mut bytes = 0;
         for process in descendants(self.child.id()) {
             bytes += process.resident_bytes();
         }
         self.peak_bytes = self.peak_bytes.max(bytes);
-        self.look_every = (self.look_every * 2).min(Duration::from_secs(1));
+        self.look_every = (self.look_every * 2).min(Duration::from_millis(250));
         self.next_look = Instant::now() + self.look_every;
+        if self.limits.memory_bytes.is_some_and(|most| bytes > most) {
+            return Some(End::OutOfMemory);
+        }
+        let (folder, most) = self.limits.disk.as_ref()?;
+        let full = rustix::fs::statvfs(folder).is_ok_and(|stat| stat.f_bavail * stat.f_frsize < LEAST_FREE);
+        (full || holds_more(folder, *most)).then_some(End::OutOfDisk)
     }
 
     /// Ends every descendant and reads what is left in the pipes. Returns how many were left over.
@@ -349,6 +414,26 @@ impl<'a> Running<'a> {
         }
         strays
     }
+}
+
+/// Whether the files below `folder` are more, or larger together, than allowed; stops counting there.
+fn holds_more(folder: &Path, most: u64) -> bool {
+    let (mut bytes, mut files) = (0, 0);
+    let mut queue = vec![folder.to_path_buf()];
+    while let Some(folder) = queue.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            files += 1;
+            bytes += meta.blocks() * 512; // a hole takes no space
+            if files > MOST_FILES || bytes > most {
+                return true;
+            }
+            if meta.is_dir() {
+                queue.push(entry.path());
+            }
+        }
+    }
+    false
 }
 
 #[cfg(test)]

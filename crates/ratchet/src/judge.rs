@@ -5,13 +5,13 @@ use std::{fs, path::PathBuf, time::Instant};
 use crate::{
     build::{self, BuildFailure},
     error::{Doing, Result},
+    git::remove,
     history,
     journal::{Event, Status, TrialRecord},
     measure::{Bench, Failure, Measured},
     noise::{Noise, Runs},
     progress::{Observer, Phase, Progress},
     session::Session,
-    shelf::remove_large,
     trial::{Done, Open},
     verdict::{Crash, Decision, Outcome, Policy, Score, Scored, verdict},
 };
@@ -48,8 +48,8 @@ impl Session {
                 let bin = self.dir.trial(open.trial).join("bin");
                 self.worktree.restore(open.candidate.commit, &open.files)?;
                 let place = self.place(dir, Some(bin), run);
-                let ran = self.run_at(place, &mut open, observer)?;
-                remove_large(&self.dir.trial(open.trial).join("runs"))?;
+                let ran = self.run_at(place.clone(), &mut open, observer)?;
+                place.discard()?;
                 match ran {
                     Ok(measured) => score.runs.push(measured.value),
                     Err(Failure::Stopped) => return self.abandon(open),
@@ -129,10 +129,14 @@ impl Session {
                 Err(BuildFailure::Crash(crash, _)) => return Ok(Err(Failure::Crash(crash))),
             }
         }
-        let dir = place.dir.clone();
-        let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
+        let own_bin = place.dir.join("bin");
+        let bench =
+            Bench { task: &self.task, setting: &self.setting, place: place.clone(), stop: &self.stop };
         let ran = bench.run(observer)?;
-        remove_large(&dir)?;
+        place.discard()?;
+        if own_bin.exists() {
+            remove(&own_bin)?;
+        }
         Ok(ran)
     }
 

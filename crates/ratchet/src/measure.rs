@@ -13,16 +13,18 @@ use prepare::{
     resit::{Agreement, Resit},
     vouch::{VOUCH_ENV, Voucher},
 };
+use sandbox::Policy;
 use serde_json::json;
 
 use crate::{
-    commands::Place,
+    commands::{Place, limits},
     config::Task,
-    error::{Error, Result},
+    error::{Doing, Error, Result},
     exec::{self, End, Ended, Spec, StopFlag},
     figures::{self, FitFigures},
     noise::Value,
     progress::{Observer, Phase, Progress},
+    reach::{Reach, confinement},
     runlog::{RunLog, Stream, plain, tail_of},
     setting::Setting,
     state::write_new,
@@ -35,6 +37,8 @@ const STARTUP: Duration = Duration::from_secs(60);
 const SAVING: Duration = Duration::from_secs(30);
 /// What a fit's referee may say.
 const RECORD_BYTES: usize = 64 << 10;
+/// The largest `fit.json` or `steps.csv`: a night's loss curve has some megabytes.
+const LARGEST_RECORD: u64 = 64 << 20;
 /// The longest last line of a `score` that is read.
 const LAST_LINE: usize = 64 << 10;
 
@@ -81,6 +85,13 @@ struct Score {
     memory_gb: Option<f64>,
 }
 
+/// One of the contract's commands.
+struct Command<'a> {
+    command: &'a [String],
+    timeout_s: u64,
+    stdin: Option<Vec<u8>>,
+}
+
 /// Runs a candidate's commands.
 pub struct Bench<'a> {
     /// The contract.
@@ -95,14 +106,19 @@ pub struct Bench<'a> {
 
 impl Bench<'_> {
     /// Runs `[preflight]`, if there is one. The failure's message is for the proposer.
-    pub fn preflight(&self, observer: &mut dyn Observer) -> Result<(), (Failure, String)> {
-        let Some(step) = &self.task.preflight else { return Ok(()) };
+    pub fn preflight(&self, observer: &mut dyn Observer) -> Result<Result<(), (Failure, String)>> {
+        let Some(step) = &self.task.preflight else { return Ok(Ok(())) };
         observer.tell(Progress::Phase { phase: Phase::Preflight, about: None });
         let path = self.place.dir.join("preflight.log");
         let mut log = RunLog::create(&path);
-        let ended = self.exec(&step.command, step.timeout_s, None, true, &mut log, &mut |_, _| {});
+        self.place.clear()?;
+        let policy = || self.reach().preflight(&step.command);
+        let command = Command { command: &step.command, timeout_s: step.timeout_s, stdin: None };
+        let ended = self.exec(command, policy, &mut log, &mut |_, _| {});
         log.close();
-        failed("preflight", &ended).map_or(Ok(()), |failure| Err((failure, tail_of(&path, 30).join("\n"))))
+        let failure = failed("preflight", &ended?);
+        self.take_record("preflight.json")?;
+        Ok(failure.map_or(Ok(()), |failure| Err((failure, tail_of(&path, 30).join("\n")))))
     }
 
     /// Fits and scores. Notes that a person should know go to `observer`.
@@ -113,11 +129,16 @@ impl Bench<'_> {
         if let Some(note) = log.close() {
             observer.tell(Progress::Note(&note));
         }
-        // the log is whole only now; a crash is explained by its last words
-        result.map(|result| result.map_err(|failure| explain(failure, &log_path)))
+        // the log is whole only now; a crash is explained by its last words. Those of an exam's process stay in
+        // the log: it has seen the rows, and a reason is shown to proposers.
+        let examined = self.task.score.exam && self.place.dir.join("fit.json").exists();
+        result.map(|result| {
+            result.map_err(|failure| if examined { failure } else { explain(failure, &log_path) })
+        })
     }
 
     fn run_logged(&self, log: &mut RunLog, observer: &mut dyn Observer) -> Result<Result<Measured, Failure>> {
+        self.place.clear()?;
         let mut peak_bytes = 0;
         let mut fit_figures = None;
         if let Some(step) = &self.task.fit {
@@ -126,15 +147,18 @@ impl Bench<'_> {
             let limit = budget.map_or(step.timeout_s, |budget| {
                 (STARTUP + budget + grace(budget) + SAVING).as_secs().min(step.timeout_s)
             });
-            // a file left by the preflight must not stand for what this fit did
-            let _ = fs::remove_file(self.place.dir.join("fit.json"));
             let begun = Instant::now();
             let (ended, figures) = if self.task.score.exam {
                 self.vouched_fit(&step.command, limit, log)?
             } else {
-                let ended = self.exec(&step.command, limit, None, true, log, &mut |_, _| {});
-                (ended, FitFigures::read(&self.place.dir.join("fit.json")))
+                let command = Command { command: &step.command, timeout_s: limit, stdin: None };
+                let policy = || self.reach().fit(&step.command);
+                let ended = self.exec(command, policy, log, &mut |_, _| {})?;
+                let figures = FitFigures::read(&self.place.out().join("fit.json"));
+                self.take_record("fit.json")?;
+                (ended, figures)
             };
+            self.take_record("steps.csv")?;
             let wall = begun.elapsed();
             peak_bytes = ended.peak_bytes;
             if let Some(failure) = failed("fit", &ended) {
@@ -178,12 +202,15 @@ impl Bench<'_> {
         let voucher = Voucher::new()
             .map_err(|error| Error::internal("could not draw a nonce for the fit").because(error))?;
         let mut said = Vec::new();
-        let ended = self.exec(command, limit, Some(voucher.input()), false, log, &mut |stream, bytes| {
+        let mut hear = |stream, bytes: &[u8]| {
             if stream == Stream::Out {
                 let room = RECORD_BYTES.saturating_sub(said.len());
                 said.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-        });
+        };
+        let policy = || self.reach().fit(command);
+        let step = Command { command, timeout_s: limit, stdin: Some(voucher.input()) };
+        let ended = self.exec(step, policy, log, &mut hear)?;
         let Some(record) = voucher.record(&said) else {
             let reason = "the fit ended without its referee's record".to_owned();
             return Ok((ended, Err(Crash { outcome: "claim_impossible".to_owned(), reason })));
@@ -198,11 +225,14 @@ impl Bench<'_> {
             return self.hold_exam(log);
         }
         let mut last = LastLine::default();
-        let ended = self.exec(&score.command, score.timeout_s, None, true, log, &mut |stream, bytes| {
+        let policy = || self.reach().score(&score.command);
+        let mut hear = |stream, bytes: &[u8]| {
             if stream == Stream::Out {
                 last.push(bytes);
             }
-        });
+        };
+        let command = Command { command: &score.command, timeout_s: score.timeout_s, stdin: None };
+        let ended = self.exec(command, policy, log, &mut hear)?;
         if let Some(failure) = failed("score", &ended) {
             return Ok(Err(failure));
         }
@@ -252,14 +282,16 @@ impl Bench<'_> {
         let room = (2 << 20) + 128 * rows; // answers, and some stray output; the exam itself refuses more
         let mut answers = Vec::new();
         let score = &self.task.score;
-        let ended =
-            self.exec(&score.command, score.timeout_s, Some(input), false, log, &mut |stream, bytes| {
-                if stream == Stream::Err {
-                    return;
-                }
-                let left = room - answers.len();
-                answers.extend_from_slice(&bytes[..bytes.len().min(left)]);
-            });
+        let policy = || self.reach().score(&score.command);
+        let mut hear = |stream, bytes: &[u8]| {
+            if stream == Stream::Err {
+                return;
+            }
+            let left = room - answers.len();
+            answers.extend_from_slice(&bytes[..bytes.len().min(left)]);
+        };
+        let command = Command { command: &score.command, timeout_s: score.timeout_s, stdin: Some(input) };
+        let ended = self.exec(command, policy, log, &mut hear)?;
         if let Some(failure) = failed("score", &ended) {
             return Ok(Err(failure));
         }
@@ -303,29 +335,44 @@ impl Bench<'_> {
         write_new(&path, format!("{json:#}\n").as_bytes())
     }
 
+    fn reach(&self) -> Reach<'_> {
+        Reach { task: self.task, setting: self.setting, place: &self.place }
+    }
+
+    /// Takes a record that a run left in its own folder to those of the driver, where it is a plain file of a
+    /// size that one can be.
+    fn take_record(&self, name: &str) -> Result<()> {
+        let (from, to) = (self.place.out().join(name), self.place.dir.join(name));
+        let _ = fs::remove_file(&to); // of an earlier run here
+        match fs::symlink_metadata(&from) {
+            Ok(meta) if meta.is_file() && meta.len() <= LARGEST_RECORD => {
+                fs::rename(&from, &to).doing("take the record", &from)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn exec(
         &self,
-        command: &[String],
-        timeout_s: u64,
-        stdin: Option<Vec<u8>>,
-        log_stdout: bool,
+        step: Command<'_>,
+        policy: impl FnOnce() -> Policy,
         log: &mut RunLog,
         out: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Ended {
-        let command = self.place.expand(command, self.setting);
-        let mut env = self.place.env(self.setting);
-        if stdin.is_some() {
+    ) -> Result<Ended> {
+        let command = self.place.expand(step.command, self.setting);
+        let (dir, mut env) = (self.place.worktree.clone(), self.place.env(self.setting));
+        if step.stdin.is_some() {
             env.insert(VOUCH_ENV.into(), "1".into());
         }
         let spec = Spec {
-            command: &command,
-            dir: self.place.worktree.clone(),
-            env,
-            stdin,
-            limit: Duration::from_secs(timeout_s),
-            log_stdout,
+            // what a referee answers is nobody's log
+            log_stdout: step.stdin.is_none(),
+            stdin: step.stdin,
+            confinement: confinement(self.task, policy)?,
+            limits: limits(self.task, &self.place.dir),
+            ..Spec::new(&command, dir, env, Duration::from_secs(step.timeout_s))
         };
-        exec::run(spec, log, out, self.stop)
+        Ok(exec::run(spec, log, out, self.stop))
     }
 }
 
@@ -350,6 +397,8 @@ fn failed(phase: &str, ended: &Ended) -> Option<Failure> {
             ));
         }
         End::TimedOut => format!("{phase}_timed_out"),
+        End::OutOfMemory => "out_of_memory".to_owned(),
+        End::OutOfDisk => "out_of_disk".to_owned(),
         // nobody else sends KILL to a trial but the kernel that has no memory left
         End::Killed(9) | End::Exited(137) => "out_of_memory".to_owned(), // 137: a shell saw its child killed
         End::Exited(124) => format!("{phase}_timed_out"), // the contest's own watchdog, and `timeout`

@@ -114,6 +114,40 @@ pub fn die_with_driver() -> std::io::Result<()> {
     Ok(())
 }
 
+/// In the child, before exec: no memory dump, which would hold exam rows; files of at most `most_bytes`; and the
+/// first to go when the machine is out of memory, before the driver.
+pub fn limit_process(most_bytes: Option<u64>) -> std::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let at_most = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    setrlimit(Resource::Core, at_most(0))?;
+    if let Some(bytes) = most_bytes {
+        // fails where the user's own limit is lower, which then holds
+        let _ = setrlimit(Resource::Fsize, at_most(bytes));
+    }
+    #[cfg(target_os = "linux")]
+    if let Ok(file) =
+        rustix::fs::open(c"/proc/self/oom_score_adj", rustix::fs::OFlags::WRONLY, rustix::fs::Mode::empty())
+    {
+        let _ = rustix::io::write(file, b"1000"); // without it the kernel chooses by size
+    }
+    Ok(())
+}
+
+/// Memory that this machine, or the container, has; `None` where the system does not say.
+pub fn machine_memory_bytes() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?
+        .trim()
+        .strip_suffix(" kB")?
+        .parse()
+        .ok()?;
+    let container =
+        std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    Some((kib << 10).min(container.unwrap_or(u64::MAX)))
+}
+
 /// Kills processes that carry `mark` in their environment, which an earlier driver left. Returns how many.
 pub fn kill_marked(mark: &str) -> usize {
     let wanted = format!("{MARK}={mark}").into_bytes();

@@ -21,6 +21,7 @@ use crate::{
         Brief, KnobChange, Proposal, ProposeError, Proposer, Repair, SourceFile, agent::AgentProposer,
         knobs::Knobs,
     },
+    reach::{self, confined},
     session::Session,
     stop::{Rules, Watch},
     trial::{Done, NotReady, Open},
@@ -369,11 +370,20 @@ impl Session {
         Ok(match kind {
             ProposerKind::Knobs => Box::new(Knobs),
             ProposerKind::Agent => {
-                let preset = Agent { command: None, preset: Some(Preset::Claude), timeout_s: 900 };
+                let preset = Agent {
+                    command: None,
+                    preset: Some(Preset::Claude),
+                    timeout_s: 900,
+                    settings: Vec::new(),
+                };
                 let agent = self.task.proposer.agent.as_ref().unwrap_or(&preset);
-                let proposer =
-                    AgentProposer::new(agent, self.scratch(), mark(self.state.root()), self.stop.clone());
+                let root = self.state.root();
+                let mut proposer = AgentProposer::new(agent, self.scratch(), mark(root), self.stop.clone());
                 proposer.check(capped)?;
+                if confined(&self.task)? {
+                    let policy = reach::agent(&self.task, root, self.worktree.path(), proposer.command());
+                    proposer.confine(policy);
+                }
                 Box::new(proposer)
             }
         })

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::state::create_new;
+use crate::{secrets::secrets, state::create_new};
 
 /// Bytes kept from the start; about 4,000 lines.
 const HEAD: usize = 256 << 10;
@@ -108,7 +108,10 @@ impl RunLog {
             line.text.extend_from_slice("…".as_bytes());
         }
         line.text.push(b'\n');
-        self.emit(&line.text);
+        match secrets().found_in(&line.text) {
+            Some(_) => self.emit(secrets().redact(&String::from_utf8_lossy(&line.text)).as_bytes()),
+            None => self.emit(&line.text),
+        }
         line.text.clear();
         line.returned = false;
         line.cut = false;
@@ -155,10 +158,11 @@ impl RunLog {
     }
 }
 
-/// Untrusted text made fit for a terminal, a table or a prompt: control and escape characters gone,
-/// white space runs to one space, at most `max` characters.
+/// Untrusted text made fit for a terminal, a table or a prompt: control and escape characters and the user's
+/// secrets gone, white space runs to one space, at most `max` characters.
 pub fn plain(text: &str, max: usize) -> String {
     let mut out = String::new();
+    let text = secrets().redact(text);
     let mut chars = text.chars().peekable();
     let mut count = 0;
     while let Some(c) = chars.next() {

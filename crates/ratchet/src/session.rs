@@ -3,6 +3,7 @@
 use std::fs;
 
 use prepare::profile::Profile;
+use sandbox::{Available, available};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     processes::kill_marked,
     progress::{Observer, Progress},
     proposer::Proposal,
+    reach::{confined, lacking},
     setting::Setting,
     state::{Lock, State, Tag, TagDir, write_atomic},
 };
@@ -223,18 +225,16 @@ impl Session {
     /// Says what the lack of a sandbox means. Exit code 4 where it must not be: for code that an agent wrote,
     /// or when `required`, unless the user says `off`.
     pub fn check_sandbox(&self, untrusted: bool, observer: &mut dyn Observer) -> Result<()> {
-        match self.task.sandbox.mode {
-            SandboxMode::Off => Ok(()),
-            SandboxMode::Auto if !untrusted => {
-                observer.tell(Progress::Note("there is no sandbox here: trials run with your rights"));
-                Ok(())
-            }
-            SandboxMode::Auto | SandboxMode::Required => Err(Error::environment(
-                "there is no sandbox here, and what runs in a trial could do anything",
-            )
-            .at(crate::config::FILE)
-            .hint("where you trust the proposer, set mode = \"off\" under [sandbox]")),
+        if confined(&self.task)? || self.task.sandbox.mode == SandboxMode::Off {
+            return Ok(());
         }
+        let Available::Nothing(why) = available() else { return Ok(()) };
+        if untrusted {
+            return Err(lacking(&why));
+        }
+        observer
+            .tell(Progress::Note(&format!("there is no sandbox here ({why}): trials run with your rights")));
+        Ok(())
     }
 
     /// The unedited base as a candidate.

@@ -161,14 +161,8 @@ impl Setting {
                         .iter()
                         .filter_map(|name| Some((name.into(), std::env::var_os(name)?))),
                 );
-                let spec = Spec {
-                    command: &command,
-                    dir: state.root().into(),
-                    env,
-                    stdin: None,
-                    limit,
-                    log_stdout: true,
-                };
+                // the user's own code in the user's own folder: not confined
+                let spec = Spec::new(&command, state.root().into(), env, limit);
                 let ended = exec::run(spec, &mut log, &mut last_lines(observer), stop);
                 log.close();
                 if ended.end == End::Stopped {
@@ -207,6 +201,11 @@ impl Setting {
     /// The cache's root, once the data is open.
     pub fn cache_root(&self) -> Option<&Path> {
         self.data.as_ref().map(|data| data.root.as_path())
+    }
+
+    /// Where the profile's data lies, once it is open.
+    pub fn profile_dir(&self) -> Option<PathBuf> {
+        Some(self.cache_root()?.join(self.profile?.name()))
     }
 
     /// Fingerprint of the data, once it is open.

@@ -162,10 +162,14 @@ impl Session {
             let crash = Crash { outcome: "build_failed".to_owned(), reason: reason.clone() };
             return Ok(Err(NotReady::Crash(crash, reason)));
         }
-        // after the build, which may write into the worktree what it likes; from here on nothing may
+        // a build may write into the worktree what it likes, but not into files of the commit; from here on
+        // nothing may be written there
+        if self.task.build.is_some() {
+            self.worktree.checkout(open.candidate.commit)?;
+        }
         open.before = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
-        match bench.preflight(observer) {
+        match bench.preflight(observer)? {
             Ok(()) => Ok(Ok(())),
             Err((Failure::Stopped, _)) => Ok(Err(NotReady::Stopped)),
             Err((Failure::Crash(crash), message)) => Ok(Err(NotReady::Crash(crash, message))),

@@ -2,6 +2,7 @@
 
 mod beginnings;
 mod builds;
+mod confined;
 mod contract;
 mod ledger;
 mod night;

@@ -12,16 +12,16 @@ fn agent(script: &str) -> Toy {
 }
 
 /// Lowers x by one, and leaves the prompt it was given.
-const LOWER: &str = r#"cat > "$AGENT_OUT/prompt.txt"
+const LOWER: &str = r#"cat > "$AGENT_DIR/prompt.txt"
 x=$(sed -n 's/^x = \([^ ]*\).*/\1/p' cand/x.txt)
 echo "x = $((x - 1)) # knob: lin -20..20" > cand/x.txt
 "#;
 
 #[test]
 fn an_agent_is_any_command_its_prompt_on_stdin_its_edits_the_diff() {
-    let toy = agent(&LOWER.replace("$AGENT_OUT", "${TMPDIR:-/tmp}"));
+    let toy = agent(LOWER);
     let out = Toy::no_repository();
-    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    let toy = toy.env("AGENT_DIR", out.root().to_str().unwrap());
     toy.exits(0, &["run", "--trials", "4", "--tag", "bar"]);
     assert_eq!(toy.column("loss"), ["50.000000", "37.000000", "26.000000", "17.000000"]);
     assert!(toy.column("proposer")[1..].iter().all(|proposer| proposer != "knobs"));
@@ -35,11 +35,11 @@ fn an_agent_is_any_command_its_prompt_on_stdin_its_edits_the_diff() {
 #[test]
 fn an_agent_that_edits_the_referee_is_refused_and_the_loop_goes_on() {
     let toy = agent(
-        "n=$(cat \"${TMPDIR:-/tmp}/n\" 2>/dev/null || echo 0); echo $((n + 1)) > \"${TMPDIR:-/tmp}/n\"\n\
+        "n=$(cat \"$AGENT_DIR/n\" 2>/dev/null || echo 0); echo $((n + 1)) > \"$AGENT_DIR/n\"\n\
         if [ $n = 0 ]; then echo 'echo {}' > score.sh; fi\necho \"x = $((9 - n)) # knob: lin -20..20\" > cand/x.txt\n",
     );
     let out = Toy::no_repository();
-    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    let toy = toy.env("AGENT_DIR", out.root().to_str().unwrap());
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
     assert_eq!(toy.column("loss"), ["50.000000", "26.000000"]);
     assert_eq!(toy.git(&["show", "ratchet/bar:score.sh"]).trim(), crate::toy::SCORE.trim());
@@ -56,7 +56,7 @@ fn ten_empty_proposals_in_a_row_switch_to_the_fallback() {
 
 #[test]
 fn an_agent_that_hangs_is_ended_with_its_children() {
-    let toy = agent("trap '' TERM; echo $$ > \"${TMPDIR:-/tmp}/agent.pid\"; while :; do sleep 0.05; done\n");
+    let toy = agent("trap '' TERM; echo $$ > \"$AGENT_DIR/agent.pid\"; while :; do sleep 0.05; done\n");
     let toy = {
         let t = toy.read("ratchet.toml").replace("timeout_s = 5", "timeout_s = 1\n");
         toy.write("ratchet.toml", &t);
@@ -64,7 +64,7 @@ fn an_agent_that_hangs_is_ended_with_its_children() {
     };
     toy.commit("impatient");
     let out = Toy::no_repository();
-    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    let toy = toy.env("AGENT_DIR", out.root().to_str().unwrap());
     // The baseline needs no proposal; the second trial does, and gets it from the fallback in the end.
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
     assert!(!crate::toy::alive(&out.read("agent.pid")));
@@ -105,11 +105,11 @@ fn a_small_space_is_searched_to_its_end_and_then_the_run_stops() {
 #[test]
 fn program_md_is_read_afresh_for_every_proposal() {
     let toy = agent(
-        "cat > \"${TMPDIR:-/tmp}/prompt.$$\"\nx=$(sed -n 's/^x = \\([^ ]*\\).*/\\1/p' cand/x.txt)\n\
+        "cat > \"$AGENT_DIR/prompt.$$\"\nx=$(sed -n 's/^x = \\([^ ]*\\).*/\\1/p' cand/x.txt)\n\
          echo \"x = $((x - 1)) # knob: lin -20..20\" > cand/x.txt\n",
     );
     let out = Toy::no_repository();
-    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    let toy = toy.env("AGENT_DIR", out.root().to_str().unwrap());
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
     toy.write("program.md", "A new direction.\n");
     toy.exits(0, &["run", "--trials", "1"]);
@@ -145,10 +145,10 @@ fn a_build_that_stays_broken_is_a_crash_after_the_repairs() {
         "[build]\ncommand = [\"sh\", \"-c\", '! grep -q \"x = 11\" cand/x.txt || { echo \"error: eleven\" >&2; exit 1; }']\ntimeout_s = 20\n\
          [proposer]\nkind = \"agent\"\n[proposer.agent]\ncommand = [\"sh\", \"agent.sh\"]\ntimeout_s = 5\n",
     );
-    toy.write("agent.sh", "cat >/dev/null\necho x >> \"${TMPDIR:-/tmp}/calls\"\necho \"x = 11 # $(wc -l < \"${TMPDIR:-/tmp}/calls\")\" > cand/x.txt\n");
+    toy.write("agent.sh", "cat >/dev/null\necho x >> \"$AGENT_DIR/calls\"\necho \"x = 11 # $(wc -l < \"$AGENT_DIR/calls\")\" > cand/x.txt\n");
     toy.commit("an agent that does not learn");
     let out = Toy::no_repository();
-    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    let toy = toy.env("AGENT_DIR", out.root().to_str().unwrap());
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
     assert_eq!(toy.column("status"), ["keep", "crash"]);
     assert_eq!(out.read("calls").lines().count(), 3, "one proposal and two repairs");
@@ -176,7 +176,7 @@ fn what_a_crash_printed_reaches_the_prompt_short() {
     );
     toy.commit("a loud crash");
     let out = Toy::no_repository();
-    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    let toy = toy.env("AGENT_DIR", out.root().to_str().unwrap());
     toy.exits(0, &["run", "--trials", "3", "--tag", "bar"]);
     assert_eq!(toy.column("status"), ["keep", "crash", "crash"]);
     let prompt = out.read("prompt.txt");
@@ -186,7 +186,7 @@ fn what_a_crash_printed_reaches_the_prompt_short() {
 #[test]
 fn an_agent_that_takes_the_branch_or_leaves_its_repository_costs_nobody_anything() {
     let toy = agent(
-        "cat > /dev/null\nn=$(cat \"${TMPDIR:-/tmp}/n\" 2>/dev/null || echo 0); echo $((n + 1)) > \"${TMPDIR:-/tmp}/n\"\n\
+        "cat > /dev/null\nn=$(cat \"$AGENT_DIR/n\" 2>/dev/null || echo 0); echo $((n + 1)) > \"$AGENT_DIR/n\"\n\
          case $n in\n\
          0) git checkout -q ratchet/bar; echo 'x = 3 # knob: lin -20..20' > cand/x.txt; git commit -qam mine;;\n\
          1) rm .git; git reset -q --hard; git checkout -q -b stolen;;\n\
@@ -194,7 +194,7 @@ fn an_agent_that_takes_the_branch_or_leaves_its_repository_costs_nobody_anything
          esac\n",
     );
     let out = Toy::no_repository();
-    let toy = toy.env("TMPDIR", out.root().to_str().unwrap());
+    let toy = toy.env("AGENT_DIR", out.root().to_str().unwrap());
     toy.write("score.sh.note", "untracked, the user's\n");
     toy.write("program.md", "edited, the user's\n");
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);

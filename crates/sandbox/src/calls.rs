@@ -117,9 +117,6 @@ mod old {
 /// denies, so there are two.
 pub(crate) fn filters(calls: Calls) -> Result<Vec<BpfProgram>, SandboxError> {
     let mut denied: Vec<c_long> = [ALWAYS, old::ALWAYS].concat();
-    if !calls.sockets {
-        denied.push(libc::SYS_socket);
-    }
     if !calls.processes {
         denied.extend([SIGNALS, old::PROCESSES].concat());
     }
@@ -128,6 +125,20 @@ pub(crate) fn filters(calls: Calls) -> Result<Vec<BpfProgram>, SandboxError> {
     }
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         denied.into_iter().map(|call| (call, Vec::new())).collect();
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| family as u64); // netlink: getaddrinfo asks for interfaces
+    let others = match calls.internet {
+        true => vec![
+            SeccompRule::new(
+                families
+                    .map(|family| condition(0, SeccompCmpOp::Ne, family))
+                    .into_iter()
+                    .collect::<Result<_, _>>()?,
+            )
+            .map_err(wrong)?,
+        ],
+        false => Vec::new(),
+    };
+    rules.insert(libc::SYS_socket, others);
     // limits of others; one's own are 0
     rules.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
     if !calls.processes {
@@ -144,7 +155,7 @@ pub(crate) fn filters(calls: Calls) -> Result<Vec<BpfProgram>, SandboxError> {
 
 /// No other program, and no other process, from here on.
 pub(crate) fn seal() -> Result<Vec<BpfProgram>, SandboxError> {
-    let mut programs = filters(Calls { sockets: true, processes: false, marks: true })?;
+    let mut programs = filters(Calls { processes: false, marks: true, internet: true })?;
     let exec = [libc::SYS_execve, libc::SYS_execveat].map(|call| (call, Vec::new()));
     programs.push(program(exec.into(), libc::EPERM)?);
     Ok(programs)
@@ -158,9 +169,11 @@ fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProg
 }
 
 fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, SandboxError> {
-    let condition =
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).map_err(wrong)?;
-    SeccompRule::new(vec![condition]).map_err(wrong)
+    SeccompRule::new(vec![condition(argument, operator, value)?]).map_err(wrong)
+}
+
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, SandboxError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).map_err(wrong)
 }
 
 fn wrong(error: impl std::fmt::Display) -> SandboxError {

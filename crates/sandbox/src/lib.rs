@@ -24,7 +24,7 @@ pub use linux::{Confinement, available, seal};
 #[cfg(not(target_os = "linux"))]
 pub use nothing::{Confinement, available, seal};
 pub use policy::{Access, Calls, Policy};
-pub use probe::{Act, Answer, attempt};
+pub use probe::{Act, Answer, NoAct, attempt};
 
 /// What this system has to confine with.
 #[derive(Clone, Debug, PartialEq, Eq)]

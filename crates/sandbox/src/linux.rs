@@ -137,13 +137,13 @@ fn landlock_all() -> BitFlags<AccessFs> {
 fn rights(access: Access, path: &Path) -> BitFlags<AccessFs> {
     use AccessFs::*;
     let read = ReadFile | ReadDir;
-    let change = WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer;
+    let change = WriteFile | Truncate | MakeReg | RemoveFile | Refer;
     let rights = match access {
         Access::List => BitFlags::from(ReadDir),
         Access::Read => read,
         Access::Run => read | Execute,
         Access::Write => read | change,
-        Access::Own => read | change | Execute | MakeSym | MakeFifo | MakeSock,
+        Access::Own => read | change | Execute | MakeDir | RemoveDir | MakeSym | MakeFifo | MakeSock,
         Access::Device => ReadFile | WriteFile | IoctlDev,
     };
     if path.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) }

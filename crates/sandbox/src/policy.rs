@@ -15,9 +15,9 @@ pub enum Access {
     Read,
     /// Read and execute.
     Run,
-    /// Read, and everything that changes plain files and folders.
+    /// Read, and make, change and remove plain files; no folders.
     Write,
-    /// Write, execute, and make links, pipes and sockets.
+    /// All that one may do with one's own folder: also execute, and make folders, links, pipes and sockets.
     Own,
     /// Read, write and control a device.
     Device,
@@ -27,8 +27,8 @@ pub enum Access {
 /// kernel keys, the system's clock and the like).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Open sockets, of any family.
-    pub sockets: bool,
+    /// Open internet sockets. Other families are never open: a socket in a file may belong to a powerful service.
+    pub internet: bool,
     /// Start processes, and signal others. Threads are always open.
     pub processes: bool,
     /// Leave marks that outlive it and that Landlock does not see: permissions, owners, times and attributes of

@@ -3,7 +3,7 @@
 use std::{
     fs,
     ops::Range,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use globset::GlobBuilder;
@@ -42,6 +42,19 @@ impl Task {
         }
         if let Err(problem) = self.accept.check() {
             return wrong(format!("[accept] {problem}"));
+        }
+        for path in &self.sandbox.hide {
+            let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+            if !inside || path.is_empty() {
+                return wrong(format!("[sandbox] hide: {path:?} is no path inside the task"));
+            }
+        }
+        let limits =
+            [("memory_gb", self.sandbox.memory_gb.unwrap_or(1.0)), ("disk_gb", self.sandbox.disk_gb)];
+        for (key, gb) in limits {
+            if !(gb.is_finite() && gb > 0.0) {
+                return wrong(format!("[sandbox] {key} is {gb}; it must be a positive number"));
+            }
         }
         if self.score.exam && (self.prepare.is_none() || self.fit.is_none()) {
             return wrong(

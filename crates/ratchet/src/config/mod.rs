@@ -5,7 +5,11 @@
 
 mod check;
 
-use std::{fs, ops::Range, path::Path};
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -191,6 +195,10 @@ pub struct Agent {
     /// Seconds for one proposal.
     #[serde(default = "Agent::default_timeout_s")]
     pub timeout_s: u64,
+    /// Files and folders of its own, which it may write; `~/` is the home directory. Those of a preset are
+    /// known.
+    #[serde(default)]
+    pub settings: Vec<String>,
 }
 
 impl Agent {
@@ -208,11 +216,25 @@ pub enum Preset {
 }
 
 /// `[sandbox]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sandbox {
-    /// How trial processes are confined.
+    /// How builds, trials and agents are confined.
     pub mode: SandboxMode,
+    /// Paths of the tree that none of them may read: the text that exams are made of.
+    pub hide: Vec<String>,
+    /// Paths elsewhere that all of them may read; `~/` is the home directory.
+    pub read: Vec<String>,
+    /// Memory that a trial's processes may hold together; nine tenths of the machine's when it is not said.
+    pub memory_gb: Option<f64>,
+    /// What a trial may write.
+    pub disk_gb: f64,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self { mode: SandboxMode::Auto, hide: Vec::new(), read: Vec::new(), memory_gb: None, disk_gb: 16.0 }
+    }
 }
 
 /// How trial processes are confined.
@@ -292,6 +314,18 @@ impl Task {
     /// What a candidate may touch.
     pub fn editable(&self) -> &Editable {
         &self.editable
+    }
+
+    /// The folders, and single files, that hold everything a candidate may touch: of each pattern the part
+    /// before its first wildcard.
+    pub fn editable_folders(&self) -> Vec<PathBuf> {
+        let literal = |pattern: &Spanned<String>| {
+            let parts = Path::new(pattern.get_ref()).components();
+            parts
+                .take_while(|part| !part.as_os_str().to_string_lossy().contains(['*', '?', '[', '{']))
+                .collect()
+        };
+        self.patterns().map(literal).collect()
     }
 
     /// Whether the task has profiles.

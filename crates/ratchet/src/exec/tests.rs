@@ -9,14 +9,7 @@ fn shell(script: &str, limit: Duration, stdin: Option<Vec<u8>>) -> (Ended, Strin
     let mut log = RunLog::create(&path);
     let mut stdout = Vec::new();
     let command = ["sh", "-c", script].map(str::to_owned);
-    let spec = Spec {
-        command: &command,
-        dir: dir.path().into(),
-        env: allowed_env(),
-        stdin,
-        limit,
-        log_stdout: true,
-    };
+    let spec = Spec { stdin, ..Spec::new(&command, dir.path().into(), allowed_env(), limit) };
     let ended = run(
         spec,
         &mut log,
@@ -59,8 +52,7 @@ fn closed_stdin_is_empty_not_open() {
 fn a_command_that_does_not_exist_is_named() {
     let dir = std::env::temp_dir();
     let command = ["no-such-program-here".to_owned()];
-    let spec =
-        Spec { command: &command, dir, env: allowed_env(), stdin: None, limit: LONG, log_stdout: true };
+    let spec = Spec::new(&command, dir, allowed_env(), LONG);
     let mut log = RunLog::create(std::path::Path::new("/dev/null"));
     let ended = run(spec, &mut log, &mut |_, _| {}, &StopFlag::default());
     assert!(matches!(ended.end, End::NotStarted(_)), "{:?}", ended.end);
@@ -114,14 +106,7 @@ fn a_daemon_in_a_new_session_does_not_escape() {
 fn a_stop_request_ends_a_running_command() {
     let stop = StopFlag::default();
     let command = ["sh", "-c", "echo up; sleep 600"].map(str::to_owned);
-    let spec = Spec {
-        command: &command,
-        dir: std::env::temp_dir(),
-        env: allowed_env(),
-        stdin: None,
-        limit: LONG,
-        log_stdout: true,
-    };
+    let spec = Spec::new(&command, std::env::temp_dir(), allowed_env(), LONG);
     let mut log = RunLog::create(std::path::Path::new("/dev/null"));
     let shared = stop.shared();
     let ended = run(spec, &mut log, &mut |_, _| shared.store(true, Ordering::Relaxed), &stop);

@@ -12,7 +12,7 @@ use std::{
 pub use changes::{Change, ChangeKind};
 pub use git2::Oid;
 use git2::{ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode};
-pub use worktree::Worktree;
+pub use worktree::{Worktree, remove};
 
 use crate::{
     config::Editable,

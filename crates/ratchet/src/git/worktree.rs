@@ -200,24 +200,64 @@ fn clean(root: &Path, files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file or a whole folder, also one whose permissions are in the way.
-pub(super) fn remove(path: &Path) -> Result<()> {
+/// Removes a file or a whole folder: also one whose permissions are in the way, or that is nested deeper than
+/// the system can hold folders open or spell a path.
+pub fn remove(path: &Path) -> Result<()> {
     let meta = fs::symlink_metadata(path).doing("look at", path)?;
     if !meta.is_dir() {
         return fs::remove_file(path).doing("remove", path);
     }
-    if fs::remove_dir_all(path).is_ok() {
-        return Ok(());
+    let mut lifted = 0;
+    while fs::remove_dir_all(path).is_err() {
+        let before = lifted;
+        lift(path, &mut lifted)?;
+        if lifted == before {
+            return fs::remove_dir_all(path).doing("remove", path);
+        }
     }
-    let mut queue = vec![path.to_path_buf()];
-    while let Some(folder) = queue.pop() {
+    Ok(())
+}
+
+/// Opens every folder up, and moves those that lie deep to the top.
+fn lift(top: &Path, lifted: &mut u32) -> Result<()> {
+    const DEEP: usize = 8;
+    let mut queue = vec![(top.to_path_buf(), 0)];
+    while let Some((folder, depth)) = queue.pop() {
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .doing("open up", &folder)?;
         for entry in fs::read_dir(&folder).doing("list", &folder)?.flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                queue.push(entry.path());
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if depth < DEEP {
+                queue.push((entry.path(), depth + 1));
+            } else {
+                let to = top.join(format!(".lifted-{lifted}"));
+                fs::rename(entry.path(), &to).doing("move", &entry.path())?;
+                *lifted += 1;
             }
         }
     }
-    fs::remove_dir_all(path).doing("remove", path)
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_deeper_than_any_path_can_spell_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().join("top");
+        fs::create_dir(&top).unwrap();
+        // made from the inside out: a path of its length could not be named
+        for level in 0..3_000 {
+            let outer = dir.path().join("outer");
+            fs::create_dir(&outer).unwrap();
+            fs::rename(&top, outer.join(format!("level-{level}"))).unwrap();
+            fs::rename(&outer, &top).unwrap();
+        }
+        remove(&top).unwrap();
+        assert!(!top.exists());
+    }
 }

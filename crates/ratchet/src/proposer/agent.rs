@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use sandbox::{Access, Policy};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -18,6 +19,7 @@ use crate::{
     exec::{self, End, Spec, StopFlag},
     journal::{Status, TrialRecord},
     processes::MARK,
+    reach::at_home,
     runlog::{RunLog, Stream, plain, tail_of},
 };
 
@@ -33,6 +35,8 @@ pub struct AgentProposer {
     command: Vec<String>,
     preset: Option<Preset>,
     limit: Duration,
+    settings: Vec<PathBuf>,
+    policy: Option<Policy>,
     scratch: PathBuf,
     mark: std::ffi::OsString,
     stop: StopFlag,
@@ -41,13 +45,33 @@ pub struct AgentProposer {
 impl AgentProposer {
     /// An agent as configured. `scratch` is where its prompt and answer are left; `mark` marks its processes.
     pub fn new(agent: &Agent, scratch: PathBuf, mark: std::ffi::OsString, stop: StopFlag) -> Self {
+        let known = agent.preset.map_or(&[][..], Preset::settings).iter().copied();
+        let settings = known.chain(agent.settings.iter().map(String::as_str)).map(at_home).collect();
         let command = match (&agent.command, agent.preset) {
             (Some(command), _) => command.clone(),
             (None, Some(preset)) => preset.command(),
             (None, None) => Vec::new(), // refused by the configuration's own check
         };
         let limit = Duration::from_secs(agent.timeout_s);
-        Self { command, preset: agent.preset, limit, scratch, mark, stop }
+        Self { command, preset: agent.preset, limit, settings, policy: None, scratch, mark, stop }
+    }
+
+    /// The command line.
+    pub fn command(&self) -> &[String] {
+        &self.command
+    }
+
+    /// Confines it to what `policy` grants, and its own settings and temporary files.
+    pub fn confine(&mut self, mut policy: Policy) {
+        self.settings.iter().for_each(|path| {
+            policy.grant(Access::Own, path);
+        });
+        policy.grant(Access::Own, self.temporary());
+        self.policy = Some(policy);
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.scratch.join("tmp")
     }
 
     /// Exit code 4 when the command is not there to be run, 2 when a cost cap could not be kept.
@@ -88,6 +112,15 @@ impl Proposer for AgentProposer {
         if !brief.program.is_empty() {
             fs::write(brief.worktree.join("program.md"), brief.program).map_err(failed)?;
         }
+        // made beforehand: an agent that is confined can write this file, but make none beside it
+        fs::write(brief.worktree.join(PROPOSAL_FILE), "").map_err(failed)?;
+        let temporary = self.temporary();
+        if temporary.exists() {
+            fs::remove_dir_all(&temporary).map_err(failed)?;
+        }
+        fs::create_dir_all(&temporary).map_err(failed)?;
+        let confinement = self.policy.as_ref().map(Policy::confinement).transpose();
+        let confinement = confinement.map_err(|error| ProposeError::Failed(error.to_string()))?;
         let answer_path = self.scratch.join("answer.log");
         let mut log = RunLog::create(&answer_path);
         let mut answer = Vec::new();
@@ -95,13 +128,11 @@ impl Proposer for AgentProposer {
         let mut env: std::collections::BTreeMap<_, _> = std::env::vars_os().collect();
         env.insert(MARK.into(), self.mark.clone());
         env.insert(CEILING.into(), ceiling(brief.worktree));
+        env.insert("TMPDIR".into(), temporary.into());
         let spec = Spec {
-            command: &self.command,
-            dir: brief.worktree.to_path_buf(),
-            env,
             stdin: Some(prompt.into_bytes()),
-            limit: self.limit,
-            log_stdout: true,
+            confinement,
+            ..Spec::new(&self.command, brief.worktree.to_path_buf(), env, self.limit)
         };
         let ended = exec::run(
             spec,
@@ -123,7 +154,7 @@ impl Proposer for AgentProposer {
                 return Err(ProposeError::Failed(format!("the agent could not be started: {error}")));
             }
             // judged by the edit it leaves: agents end with any code
-            End::Exited(_) | End::Killed(_) => {}
+            End::Exited(_) | End::Killed(_) | End::OutOfMemory | End::OutOfDisk => {}
         }
         let usage = self.preset.and_then(|preset| preset.usage(&answer));
         let described = take_description(brief.worktree);
@@ -179,6 +210,13 @@ impl Preset {
             }
         };
         words.split(' ').map(str::to_owned).collect()
+    }
+
+    /// Where it keeps what it knows of the user, and must be able to write.
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Claude => &["~/.claude", "~/.claude.json", "~/.cache/claude-cli-nodejs"],
+        }
     }
 
     /// Tokens and cost, where its answer says so.
@@ -279,8 +317,8 @@ pub fn prompt(brief: &Brief<'_>) -> String {
     let _ = write!(
         text,
         "# When you are done\n\n\
-         Describe the edit in a new file {PROPOSAL_FILE} in the folder you are in; it is taken away and is no part of\n\
-         the experiment:\n\n\
+         Describe the edit in the file {PROPOSAL_FILE} in the folder you are in; it is there, empty, and no part of\n\
+         the experiment. Write this into it:\n\n\
          {{\"description\": \"one line: what changed, with values\", \"hypothesis\": \"why it should help\",\n \
          \"category\": \"one word, for example optimizer\", \"expected_delta\": -0.001}}\n"
     );
@@ -388,6 +426,7 @@ mod tests {
             command: Some(["sh", "-c", script].map(str::to_owned).to_vec()),
             preset: None,
             timeout_s: 20,
+            settings: Vec::new(),
         };
         let mut proposer = AgentProposer::new(&agent, scratch.path().into(), "m".into(), StopFlag::default());
         let proposal = with_brief(None, worktree.path(), |brief| proposer.propose(brief)).unwrap();
@@ -403,7 +442,7 @@ mod tests {
         let worktree = tempfile::tempdir().unwrap();
         let propose = |command: &[&str], timeout_s| {
             let command = Some(command.iter().map(|word| (*word).to_owned()).collect());
-            let agent = Agent { command, preset: None, timeout_s };
+            let agent = Agent { command, preset: None, timeout_s, settings: Vec::new() };
             let mut proposer =
                 AgentProposer::new(&agent, worktree.path().join("s"), "m".into(), StopFlag::default());
             with_brief(None, worktree.path(), |brief| proposer.propose(brief))

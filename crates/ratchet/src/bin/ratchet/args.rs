@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepare::profile::Profile;
-use ratchet::{config::ProposerKind, session::Asked, state::Tag, stop::Rules};
+use ratchet::{config::ProposerKind, doctor::forbidden, session::Asked, state::Tag, stop::Rules};
 
 /// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
 #[derive(Debug, Parser)]
@@ -76,6 +76,12 @@ pub(crate) enum Command {
     Log {
         #[command(flatten)]
         tag: TagArg,
+    },
+    /// Try what a confined process must not do; `doctor` runs it
+    #[command(name = forbidden::COMMAND, hide = true)]
+    TryForbidden {
+        /// One act an argument
+        acts: Vec<String>,
     },
     /// Check toolchain, GPU, data and task, with a remedy for each failure
     Doctor {

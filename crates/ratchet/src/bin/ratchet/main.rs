@@ -82,6 +82,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         }
         Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
         Command::Log { tag } => print(&View::open(root, tag.tag)?.log()),
+        Command::TryForbidden { acts } => print(&doctor::forbidden::try_acts(&acts)?),
         Command::Doctor { json } => {
             let report = doctor::examine(root);
             print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() })?;
