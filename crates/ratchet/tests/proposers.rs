@@ -166,7 +166,7 @@ fn an_agent_that_is_not_installed_is_named() {
 #[test]
 fn what_a_crash_printed_reaches_the_prompt_short() {
     let toy = agent(&format!(
-        "cat > \"${{TMPDIR:-/tmp}}/prompt.txt\"\n{}",
+        "cat > \"$AGENT_DIR/prompt.txt\"\n{}",
         "echo \"x = crash2 # $$\" > cand/x.txt\n"
     ));
     toy.write(
