@@ -6,6 +6,7 @@ use crate::{
     journal::{Event, Init, Status, TrialRecord},
     noise::Replicates,
     risk::Risk,
+    sigma::Drift,
     source::TreeHash,
     verdict::{IMPROVED, PROMISING},
 };
@@ -17,6 +18,8 @@ pub struct History {
     trials: Vec<TrialRecord>,
     champion: Option<usize>,
     lead: Option<usize>,
+    drift: Option<Drift>,
+    since_rerun: u32,
     tried: HashMap<TreeHash, u64>,
     open: Option<u64>,
     attempts: u64,
@@ -35,8 +38,10 @@ impl History {
             Event::NoProposal { .. } => self.attempts += 1,
             Event::Opened { trial, .. } => self.open = Some(trial),
             Event::Abandoned { .. } => self.open = None,
-            Event::Replicated { trial, value: Some(value), seconds, counts: true, .. } => {
+            Event::Replicated { trial, value: Some(value), seconds, counts: true, tokens_m, .. } => {
+                self.since_rerun = 0;
                 if let Some(record) = self.trials.iter_mut().find(|record| record.trial == trial) {
+                    self.drift = Drift::of(record, value, tokens_m);
                     record.values.push(value);
                     record.seconds += seconds;
                     record.value = mean(&record.values);
@@ -46,12 +51,14 @@ impl History {
             Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {
                 self.open = None;
+                self.since_rerun += 1;
                 self.attempts += 1;
                 if record.status == Status::Keep {
                     let before = self.champion().and_then(|champion| champion.commit.clone());
                     self.behind = before.or_else(|| self.init.as_ref().map(|init| init.base.clone()));
                     self.champion = Some(self.trials.len());
                     self.lead = None;
+                    self.drift = None;
                 } else if record.verdict.outcome == PROMISING {
                     self.lead = Some(self.trials.len());
                 }
@@ -82,6 +89,16 @@ impl History {
     /// The promising trial that later ones build on.
     pub fn lead(&self) -> Option<&TrialRecord> {
         self.lead.map(|i| &self.trials[i])
+    }
+
+    /// How the champion's latest run differs from those before; `None` while it was not run again.
+    pub fn drift(&self) -> Option<Drift> {
+        self.drift
+    }
+
+    /// Trials since a champion was last run again.
+    pub fn since_rerun(&self) -> u32 {
+        self.since_rerun
     }
 
     /// The promising trials that a trial carries, the latest first.

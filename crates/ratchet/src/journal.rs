@@ -164,6 +164,9 @@ pub enum Event {
         seconds: f64,
         /// Whether it counts: `rerun` only compares.
         counts: bool,
+        /// Tokens trained on, in millions, where fit reports them.
+        #[serde(default)]
+        tokens_m: Option<f64>,
     },
     /// A trial is over.
     Closed(Box<TrialRecord>),
@@ -403,7 +406,14 @@ pub(crate) mod tests {
     fn replicates_change_the_mean_and_reruns_do_not() {
         let mut history = History::default();
         history.apply(closed(1, Status::Keep, Some(1.0)));
-        let more = |counts| Event::Replicated { trial: 1, run: 1, value: Some(3.0), seconds: 2.0, counts };
+        let more = |counts| Event::Replicated {
+            trial: 1,
+            run: 1,
+            value: Some(3.0),
+            seconds: 2.0,
+            counts,
+            tokens_m: None,
+        };
         history.apply(more(false));
         assert_eq!(history.trials()[0].value, Some(1.0));
         history.apply(more(true));

@@ -11,9 +11,10 @@ use crate::{
     measure::{Bench, Failure, Measured},
     noise::{Noise, Runs},
     progress::{Observer, Phase, Progress},
+    sampling,
     session::Session,
     trial::{Done, Open},
-    verdict::{Crash, Decision, Outcome, Policy, Score, Scored, verdict},
+    verdict::{Crash, Decision, Outcome, Policy, Score, Scored, Verdict, verdict},
 };
 
 impl Session {
@@ -28,7 +29,7 @@ impl Session {
             runs: Runs::new(first.value),
             lines: open.candidate.lines,
             memory_gb: first.memory_gb,
-            sampling: 0.0,
+            sampling: self.sampling_error(open.trial)?,
         };
         let accept = &self.task.accept;
         let mut policy = Policy { carry: accept.carry && open.candidate.may_carry, ..accept.clone() };
@@ -38,6 +39,7 @@ impl Session {
             let champion = self.scored_champion().map(|champion| Scored { lead, ..champion });
             let judged = verdict(champion.as_ref(), &Outcome::Scored(score.clone()), &noise, &policy);
             let Decision::Replicate(wanted) = judged.decision else {
+                let judged = self.with_speed(judged);
                 let values = score.runs.values().collect();
                 return self.close(open, judged, Some(first), values, observer);
             };
@@ -74,8 +76,29 @@ impl Session {
         }
     }
 
+    /// What the choice of exam rows leaves open between a trial and the champion, from the first run of each.
+    fn sampling_error(&self, trial: u64) -> Result<f64> {
+        let Some(champion) = self.history().champion().filter(|_| self.task.score.exam) else {
+            return Ok(0.0);
+        };
+        let rows = [trial, champion.trial].map(|trial| sampling::read(&self.dir.trial(trial)));
+        let [Some(mine), Some(theirs)] = rows else { return Ok(0.0) };
+        let exam = self.setting.exam()?;
+        Ok(sampling::standard_error(&mine, &theirs, exam.row_bytes()).unwrap_or(0.0))
+    }
+
+    /// Says in a verdict that the machine was not what it was when the champion was measured.
+    fn with_speed(&self, mut judged: Verdict) -> Verdict {
+        let drift = self.history().drift().filter(|drift| drift.speed_changed());
+        if let Some(speed) = drift.and_then(|drift| drift.speed) {
+            let percent = (100.0 * speed).round();
+            judged.reason += &format!("; the machine ran at {percent} % of the champion's speed");
+        }
+        judged
+    }
+
     /// Runs the champion with further seeds until it has `wanted` runs.
-    fn replicate_champion(
+    pub(crate) fn replicate_champion(
         &mut self,
         wanted: u32,
         observer: &mut dyn Observer,
@@ -91,6 +114,7 @@ impl Session {
                     value: Some(measured.value.get()),
                     seconds: began.elapsed().as_secs_f64(),
                     counts: true,
+                    tokens_m: measured.tokens_m,
                 })?,
                 Err(failure) => return Ok(Err(failure)),
             }
@@ -164,7 +188,7 @@ impl Session {
             (None, Some(profile)) if self.task.score.exam => Noise::of_profile(profile),
             _ => Noise::unknown(),
         };
-        let mut replicates = self.history().replicates();
+        let mut replicates = self.all_replicates();
         if let (Some(open), Some(champion)) = (open, self.history().champion()) {
             let champion = champion.values.iter().copied();
             replicates.extend(history::replicates(&open.values().collect::<Vec<_>>(), champion));

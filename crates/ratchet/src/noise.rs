@@ -242,7 +242,7 @@ pub enum Replicates {
 }
 
 impl Replicates {
-    fn alone(&self) -> Option<Spread> {
+    pub(crate) fn alone(&self) -> Option<Spread> {
         match self {
             Self::Alone(values) => Some(Spread::of(values)),
             Self::Pair(_) => None,
@@ -260,7 +260,7 @@ impl Replicates {
 }
 
 /// Σ of squares around means, and the degrees of freedom in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Σ of squares.
     pub squares: f64,
@@ -276,7 +276,7 @@ impl Spread {
         Self { squares, degrees: (values.len() as u32).saturating_sub(1) }
     }
 
-    fn pooled(parts: impl Iterator<Item = Self>) -> Self {
+    pub(crate) fn pooled(parts: impl Iterator<Item = Self>) -> Self {
         parts.fold(Self::default(), |sum, part| Self {
             squares: sum.squares + part.squares,
             degrees: sum.degrees + part.degrees,

@@ -49,6 +49,7 @@ impl Session {
             value: now.as_ref().ok().copied(),
             seconds,
             counts: false,
+            tokens_m: None,
         })?;
         Ok(Some(Rerun { trial: n, then: record.values.first().copied(), now, seconds }))
     }

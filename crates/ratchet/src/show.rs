@@ -13,7 +13,9 @@ use crate::{
     git::Repo,
     history::History,
     journal::{self, Status, TrialRecord},
+    noise::Noise,
     runlog::{plain, tail_of},
+    sigma::Drift,
     state::{State, Tag},
     trial::no_such_trial,
 };
@@ -43,6 +45,8 @@ pub struct StatusReport {
     pub baseline: Option<Mark>,
     /// σ used by the last verdict that had one.
     pub noise_sigma: Option<f64>,
+    /// How the machine has changed since the champion was measured; null while nothing tells that it has.
+    pub drift: Option<String>,
     /// Whether a run holds the lock now.
     pub running: bool,
     #[serde(skip)]
@@ -117,6 +121,13 @@ impl View {
     pub fn status(&self) -> StatusReport {
         let history = &self.history;
         let pid = self.state.running();
+        let noise = history
+            .trials()
+            .iter()
+            .rev()
+            .map(|record| record.verdict.noise)
+            .find(|noise| noise.sigma().is_some());
+        let clear = |drift: &Drift| drift.is_clear(&noise.unwrap_or_else(Noise::unknown));
         StatusReport {
             task: self.task.name().to_owned(),
             tag: self.tag.as_ref().map(Tag::to_string),
@@ -128,7 +139,8 @@ impl View {
             crashes: history.count(Status::Crash),
             best: history.champion().map(Mark::of),
             baseline: history.baseline().map(Mark::of),
-            noise_sigma: history.trials().iter().rev().find_map(|record| record.verdict.noise.sigma()),
+            noise_sigma: noise.and_then(|noise| noise.sigma()),
+            drift: history.drift().filter(clear).map(|drift| drift.to_string()),
             running: pid.is_some(),
             goal: self.task.metric.goal,
             device: history.init().map(|init| init.device.clone()),
@@ -282,6 +294,9 @@ impl StatusReport {
         let _ = writeln!(text, "baseline  {}", self.baseline.as_ref().map_or("none yet".to_owned(), mark));
         if let Some(sigma) = self.noise_sigma {
             let _ = writeln!(text, "noise     sigma {sigma:.6}");
+        }
+        if let Some(drift) = &self.drift {
+            let _ = writeln!(text, "drift     {drift}");
         }
         let now = match (self.pid, self.open, &self.last_stop) {
             (Some(pid), Some(trial), _) => format!("running, pid {pid}, in trial {trial}"),

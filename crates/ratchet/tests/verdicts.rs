@@ -100,6 +100,7 @@ fn status_has_exactly_these_keys_and_null_for_what_is_not_there() {
         "best",
         "crashes",
         "discards",
+        "drift",
         "keeps",
         "metric",
         "noise_sigma",

@@ -202,6 +202,7 @@ fn ratchet(lab: &mut Lab, policy: &Policy, tally: &mut Tally) -> Model {
                 while runs.count() < wanted {
                     let Some(value) = lab.run(model) else { return champion };
                     runs.push(value);
+                    since_rerun = 0;
                 }
             }
         };

@@ -57,6 +57,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         tag: TagArg,
     },
+    /// Run the champion with further seeds and say how much values vary by chance
+    Noise {
+        /// How many further runs
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Where it stands
     Status {
         #[command(flatten)]

@@ -76,6 +76,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         }
         Command::Sync { tag } => sync(root, Asked { tag: tag.tag, profile: None }),
         Command::Rerun { trial, tag } => rerun(root, trial, Asked { tag: tag.tag, profile: None }),
+        Command::Noise { runs, place } => noise(root, runs, &place.into()),
         Command::Status { tag, json } => {
             let status = View::open(root, tag.tag)?.status();
             print(&if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
@@ -206,6 +207,31 @@ fn sync(root: &Path, asked: Asked) -> Result<ExitCode> {
     let champion = short(&session.champion().to_string());
     text += &format!("the editable files are those of the champion, {champion}\n");
     print(&text)
+}
+
+fn noise(root: &Path, runs: u32, asked: &Asked) -> Result<ExitCode> {
+    let (mut session, mut screen) = open(root, asked, New::Created)?;
+    let measured = session.measure_noise(runs, &mut screen);
+    screen.clear();
+    let Some(measured) = measured? else {
+        return Err(Error::internal("stopped by a signal; runs that had ended count").into());
+    };
+    let champion = &measured.champion;
+    let values: Vec<String> = champion.values.iter().map(|value| format!("{value:.6}")).collect();
+    let [low, high] = measured.spread.interval();
+    let used = measured.noise.sigma().map_or("unknown".to_owned(), |sigma| format!("{sigma:.6}"));
+    print(&format!(
+        "runs      {}  (trial {}, {})\nsigma     {:.6}, between {low:.6} and {high:.6} in 95 of 100 cases \
+         ({} degrees of freedom)\nverdicts  use {used} ({})\n{} further runs, {:.1} s\n",
+        values.join("  "),
+        champion.trial,
+        session.task.metric.name,
+        measured.spread.sigma(),
+        measured.spread.degrees,
+        measured.noise.origin(),
+        measured.runs,
+        measured.seconds
+    ))
 }
 
 fn rerun(root: &Path, trial: u64, asked: Asked) -> Result<ExitCode> {
