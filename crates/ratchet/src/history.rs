@@ -47,7 +47,8 @@ impl History {
                     record.value = mean(&record.values);
                 }
             }
-            Event::Replicated { .. } => {}
+            // what the audit says reaches nobody who proposes or judges
+            Event::Replicated { .. } | Event::Audited { .. } => {}
             Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {
                 self.open = None;

@@ -168,6 +168,15 @@ pub enum Event {
         #[serde(default)]
         tokens_m: Option<f64>,
     },
+    /// A kept model was scored on the held-out rows, for people only.
+    Audited {
+        /// The trial.
+        trial: u64,
+        /// Its value there.
+        value: f64,
+        /// How long it took.
+        seconds: f64,
+    },
     /// A trial is over.
     Closed(Box<TrialRecord>),
     /// The branch has followed the last keep.

@@ -43,7 +43,7 @@ impl Session {
                 let values = score.runs.values().collect();
                 return self.close(open, judged, Some(first), values, observer);
             };
-            observer.tell(Progress::Note(&format!("too close to call: run {wanted} of both sides")));
+            observer.tell(Progress::Note(&format!("a second look: run {wanted} of both sides")));
             while score.runs.count() < wanted {
                 let run = score.runs.count();
                 let dir = self.dir.trial(open.trial).join("runs").join(run.to_string());

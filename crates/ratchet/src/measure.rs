@@ -137,6 +137,15 @@ impl Bench<'_> {
         })
     }
 
+    /// Scores the model in the place's folder on the held-out rows, as `run` does on those that decide.
+    pub fn audit(&self) -> Result<Result<Value, Failure>> {
+        let log_path = self.place.dir.join("run.log");
+        let mut log = RunLog::create(&log_path);
+        let scored = self.hold_exam(&self.setting.audit_exam()?, &mut log)?;
+        log.close();
+        Ok(scored.map(|score| score.value).map_err(|failure| explain(failure, &log_path)))
+    }
+
     fn run_logged(&self, log: &mut RunLog, observer: &mut dyn Observer) -> Result<Result<Measured, Failure>> {
         self.place.clear()?;
         let mut peak_bytes = 0;
@@ -222,7 +231,7 @@ impl Bench<'_> {
     fn score(&self, log: &mut RunLog) -> Result<Result<Score, Failure>> {
         let score = &self.task.score;
         if score.exam {
-            return self.hold_exam(log);
+            return self.hold_exam(&self.setting.exam()?, log);
         }
         let mut last = LastLine::default();
         let policy = || self.reach().score(&score.command);
@@ -247,9 +256,8 @@ impl Bench<'_> {
     }
 
     /// Two sittings: all rows, then some of them in a process that has not seen the others.
-    fn hold_exam(&self, log: &mut RunLog) -> Result<Result<Score, Failure>> {
-        let exam = self.setting.exam()?;
-        let (scored, peak_bytes) = match self.sit(&exam, log)? {
+    fn hold_exam(&self, exam: &Exam, log: &mut RunLog) -> Result<Result<Score, Failure>> {
+        let (scored, peak_bytes) = match self.sit(exam, log)? {
             Ok(sat) => sat,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -257,7 +265,7 @@ impl Bench<'_> {
             Ok(value) => value,
             Err(error) => return Ok(Err(Failure::crash("not_finite", error.to_string()))),
         };
-        let resit = Resit::of(&exam, &scored)
+        let resit = Resit::of(exam, &scored)
             .map_err(|error| Error::internal("could not draw rows for a second sitting").because(error))?;
         let (second, _) = match self.sit(resit.exam(), log)? {
             Ok(sat) => sat,
@@ -267,7 +275,7 @@ impl Bench<'_> {
             Ok(agreement) => agreement,
             Err(rejected) => return Ok(Err(rejected_model(&rejected))),
         };
-        self.write_scores(&exam, &scored, &agreement, value)?;
+        self.write_scores(exam, &scored, &agreement, value)?;
         match Value::new(value) {
             Ok(value) => Ok(Ok(Score { value, peak_bytes, memory_gb: None })),
             Err(error) => Ok(Err(Failure::crash("not_finite", error.to_string()))),

@@ -198,6 +198,17 @@ impl Setting {
             .map_err(|error| Error::environment("the exam rows cannot be used").because(error))
     }
 
+    /// The same over the held-out rows that no decision sees.
+    pub fn audit_exam(&self) -> Result<Exam> {
+        let (Some(profile), Some(data)) = (self.profile, &self.data) else {
+            return Err(Error::internal("an audit needs a profile and its data"));
+        };
+        let missing = |error: CacheError| Error::environment(error.to_string());
+        let rows = Cache::open(profile).map_err(missing)?.exam_rows(Split::Audit).map_err(missing)?;
+        Exam::new(profile, rows, data.token_bytes.clone())
+            .map_err(|error| Error::environment("the audit rows cannot be used").because(error))
+    }
+
     /// The cache's root, once the data is open.
     pub fn cache_root(&self) -> Option<&Path> {
         self.data.as_ref().map(|data| data.root.as_path())

@@ -6,6 +6,7 @@ mod confined;
 mod contract;
 mod ledger;
 mod night;
+mod noise;
 mod processes;
 mod proposers;
 mod rates;

@@ -65,6 +65,11 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
+    /// Score the kept models on held-out rows that no decision saw
+    Audit {
+        #[command(flatten)]
+        tag: TagArg,
+    },
     /// Where it stands
     Status {
         #[command(flatten)]

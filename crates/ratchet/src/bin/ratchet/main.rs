@@ -77,6 +77,15 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Sync { tag } => sync(root, Asked { tag: tag.tag, profile: None }),
         Command::Rerun { trial, tag } => rerun(root, trial, Asked { tag: tag.tag, profile: None }),
         Command::Noise { runs, place } => noise(root, runs, &place.into()),
+        Command::Audit { tag } => {
+            let (mut session, mut screen) = open(root, &Asked { tag: tag.tag, profile: None }, New::Refused)?;
+            let audit = session.audit(&mut screen);
+            screen.clear();
+            match audit? {
+                Some(audit) => print(&audit.text(&session.task.metric.name)),
+                None => Err(Error::internal("stopped by a signal").into()),
+            }
+        }
         Command::Status { tag, json } => {
             let status = View::open(root, tag.tag)?.status();
             print(&if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
@@ -218,7 +227,7 @@ fn noise(root: &Path, runs: u32, asked: &Asked) -> Result<ExitCode> {
     };
     let champion = &measured.champion;
     let values: Vec<String> = champion.values.iter().map(|value| format!("{value:.6}")).collect();
-    let [low, high] = measured.spread.interval();
+    let [low, high] = measured.spread.interval().map(|sigma| format!("{sigma:.6}"));
     let used = measured.noise.sigma().map_or("unknown".to_owned(), |sigma| format!("{sigma:.6}"));
     print(&format!(
         "runs      {}  (trial {}, {})\nsigma     {:.6}, between {low:.6} and {high:.6} in 95 of 100 cases \
