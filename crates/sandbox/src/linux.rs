@@ -3,8 +3,8 @@
 use std::{io, path::Path, sync::OnceLock, thread};
 
 use landlock::{
-    ABI, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
+    PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
 };
 use seccompiler::BpfProgram;
 
@@ -35,7 +35,12 @@ impl Policy {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(landlock_all())
-            .map_err(wrong)?
+            .map_err(wrong)?;
+        if !self.calls().internet {
+            // a second lock on the same door: no rule opens a port again
+            rules = rules.handle_access(AccessNet::from_all(NEWEST)).map_err(wrong)?;
+        }
+        let mut rules = rules
             .scope(Scope::AbstractUnixSocket)
             .map_err(wrong)?
             .scope(Scope::Signal)
@@ -129,7 +134,6 @@ fn confine_this_thread() -> Available {
 }
 
 fn landlock_all() -> BitFlags<AccessFs> {
-    use landlock::Access as _;
     AccessFs::from_all(NEWEST)
 }
 
