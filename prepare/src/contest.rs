@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor};
 use clap::{Parser, Subcommand};
@@ -33,6 +33,10 @@ use crate::{by_hand, device, fit, pipe, preflight, score};
 pub const DEFAULT_SEED: u64 = 42;
 /// Environment variable of the seed, an unsigned integer.
 pub const SEED_ENV: &str = "RATCHET_SEED";
+
+/// Environment variable of a budget other than the profile's, seconds. A result under one is compared with
+/// none under another.
+pub const BUDGET_ENV: &str = "RATCHET_BUDGET_S";
 
 /// Candle's result, so that `?` passes on what its ops return.
 pub type Result<T, E = candle_core::Error> = std::result::Result<T, E>;
@@ -180,7 +184,11 @@ pub fn contest_from<C: Contestant>(args: impl IntoIterator<Item = OsString>) -> 
             seal();
             let witness = pipe::take_witness().map_err(|e| ContestError::Exam(e.to_string()))?;
             let profile = choose_profile(args.profile)?;
-            fit::fit::<C>(Task { profile, seed: seed()?, budget: budget(profile) }, &out, witness, begun)
+            let budget = match asked_budget()? {
+                Some(asked) if steps.is_none() => Budget::Time(asked),
+                _ => budget(profile),
+            };
+            fit::fit::<C>(Task { profile, seed: seed()?, budget }, &out, witness, begun)
         }
         Some(Command::Preflight { out }) => {
             seal();
@@ -222,6 +230,15 @@ fn choose_profile(flag: Option<Profile>) -> Result<Profile, ContestError> {
         eprintln!("profile {}: {}", choice.profile, choice.why);
     }
     Ok(choice.profile)
+}
+
+/// The budget that the harness asks for in the place of the profile's.
+fn asked_budget() -> Result<Option<Duration>, ContestError> {
+    let Ok(text) = std::env::var(BUDGET_ENV) else { return Ok(None) };
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).map(Some).ok_or_else(|| {
+        ContestError::Usage(format!("{BUDGET_ENV} is `{text}`; it must be a number of seconds above 0"))
+    })
 }
 
 fn seed() -> Result<u64, ContestError> {

@@ -69,6 +69,10 @@ pub(crate) fn train<C: Contestant>(
         context: spec.context,
         num_steps: trial.curve.steps(),
         tokens: trial.tokens,
+        budget_s: match budget {
+            Budget::Time(budget) => Some(budget.as_secs_f64()),
+            Budget::Steps(_) => None,
+        },
         training_seconds,
         total_seconds: begun.elapsed().as_secs_f64(),
         final_loss: trial.curve.last_loss(),

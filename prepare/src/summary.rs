@@ -29,6 +29,9 @@ pub struct FitRecord {
     pub num_steps: u64,
     /// Training tokens handed out.
     pub tokens: u64,
+    /// The time budget, seconds; null for a number of steps.
+    #[serde(default)]
+    pub budget_s: Option<f64>,
     /// Inside the budget: from before `Contestant::fit` until the model is there and the device idle.
     pub training_seconds: f64,
     /// From the start of the process until all but this record was written.

@@ -13,6 +13,7 @@ fn record() -> FitRecord {
         context: 2048,
         num_steps: 953,
         tokens: 499_600_000,
+        budget_s: Some(300.0),
         training_seconds: 300.1,
         total_seconds: 310.0,
         final_loss: Some(2.8),

@@ -14,6 +14,7 @@ use crate::{
     scan::scan,
     secrets::secrets,
     session::{Checkout, Session},
+    state::write_atomic,
     trial::{Done, NotReady},
 };
 
@@ -203,7 +204,7 @@ impl Session {
         let folder = self.state.dir().join("saved");
         fs::create_dir_all(&folder).doing("create", &folder)?;
         let patch = folder.join(format!("{name}.patch"));
-        fs::write(&patch, self.repo.patch(base, mine)?).doing("write", &patch)?;
+        write_atomic(&patch, &self.repo.patch(base, mine)?)?;
         let files = edits.iter().filter(|change| change.kind != ChangeKind::Deleted).count();
         Ok(Saved { patch, reference, files })
     }

@@ -44,6 +44,7 @@ pub(crate) fn create(
     let dir = state.tag(tag);
     let begun = dir.path().exists(); // an init that was killed half-way left its folder
     fs::create_dir_all(dir.path()).doing("create the tag's folder", dir.path())?;
+    state.settle(tag)?; // a branch whose tag a power cut took would be in the way of the next try
     if !(begun && repo.branch(tag)? == Some(base)) {
         repo.create_branch(tag, base)?;
     }

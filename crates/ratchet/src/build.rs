@@ -22,6 +22,7 @@ use crate::{
     config::{Step, Task},
     error::{Doing, Result},
     exec::{self, End, Spec, StopFlag, first_line_of},
+    plain_file,
     progress::{Observer, last_lines},
     reach::{Reach, confinement},
     runlog::{RunLog, plain},
@@ -97,7 +98,7 @@ pub fn build(
         End::Exited(0) => {}
         End::Stopped => return Ok(Err(BuildFailure::Stopped)),
         end => {
-            let message = compiler_message(&fs::read(log_path).unwrap_or_default());
+            let message = compiler_message(&plain_file::read(log_path).unwrap_or_default());
             let first = plain(message.lines().next().unwrap_or_default(), 160);
             let outcome = match end {
                 End::TimedOut => "build_timed_out",

@@ -103,6 +103,9 @@ impl Place {
         if let Some(profile) = setting.profile {
             env.insert("RATCHET_PROFILE".into(), profile.name().into());
         }
+        if let Some(longer) = setting.longer {
+            env.insert(BUDGET_ENV.into(), longer.as_secs_f64().to_string().into());
+        }
         if let Some(cache) = setting.cache_root() {
             env.insert("RATCHET_CACHE".into(), cache.into());
         }
@@ -125,6 +128,9 @@ impl Place {
         Ok(())
     }
 }
+
+/// The variable of a budget other than the profile's, seconds; `prepare` reads it in `fit`.
+const BUDGET_ENV: &str = "RATCHET_BUDGET_S";
 
 /// What a trial's process may use up: nine tenths of the memory, so that the machine and the driver live.
 pub fn limits(task: &Task, folder: &Path) -> Limits {

@@ -100,6 +100,8 @@ pub struct FitFigures {
     pub seed: Option<u64>,
     /// Training tokens.
     pub tokens: Option<u64>,
+    /// The budget, where it is a time.
+    pub budget_s: Option<f64>,
     /// Time inside the budget.
     pub training_seconds: Option<f64>,
     /// Training loss of the last step.

@@ -48,7 +48,7 @@ impl History {
                 }
             }
             // what the audit says reaches nobody who proposes or judges
-            Event::Replicated { .. } | Event::Audited { .. } => {}
+            Event::Replicated { .. } | Event::Audited { .. } | Event::Transferred { .. } => {}
             Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {
                 self.open = None;

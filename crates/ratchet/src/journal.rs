@@ -6,6 +6,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::{Doing, Error, Result},
     history::History,
+    plain_file,
     progress::Phase,
     proposer::Proposal,
     source::TreeHash,
@@ -177,6 +179,21 @@ pub enum Event {
         /// How long it took.
         seconds: f64,
     },
+    /// The champion was compared with the baseline at another budget and depth; no trial.
+    Transferred {
+        /// Where, below the tag's folder.
+        folder: String,
+        /// Time to train.
+        budget_s: f64,
+        /// The depth.
+        depth: u32,
+        /// The champion's trial.
+        champion: u64,
+        /// By how much it was better there; `None` when no seed has a value on both sides.
+        gain: Option<f64>,
+        /// The standard error of `gain`.
+        error: Option<f64>,
+    },
     /// A trial is over.
     Closed(Box<TrialRecord>),
     /// The branch has followed the last keep.
@@ -213,6 +230,7 @@ impl Journal {
 
     /// Opens a journal to go on with it: a torn last line is cut off.
     pub fn open(path: &Path) -> Result<Self> {
+        plain_file::open(path).doing("open the journal", path)?; // else a FIFO in its place would block
         let mut file =
             OpenOptions::new().read(true).append(true).open(path).doing("open the journal", path)?;
         let mut text = Vec::new();
@@ -236,7 +254,11 @@ impl Journal {
         let mut line = serde_json::to_vec(&Line { v: VERSION, event: event.clone() })
             .map_err(|error| Error::internal("could not write the journal").at(&self.path).because(error))?;
         line.push(b'\n');
-        let before = self.file.metadata().doing("look at the journal", &self.path)?.len();
+        let meta = self.file.metadata().doing("look at the journal", &self.path)?;
+        if meta.nlink() == 0 {
+            return Err(Error::internal("the journal was removed while it was in use").at(&self.path));
+        }
+        let before = meta.len();
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
             // half a line would hide the next record behind it
@@ -252,7 +274,10 @@ impl Journal {
 
 /// Reads what a journal adds up to, changing nothing; for `status` and the like.
 pub fn read(path: &Path) -> Result<History> {
-    let text = std::fs::read(path).doing("read the journal", path)?;
+    let mut text = Vec::new();
+    plain_file::open(path)
+        .and_then(|mut file| file.read_to_end(&mut text))
+        .doing("read the journal", path)?;
     replay(&text, path).map(|(history, _)| history)
 }
 

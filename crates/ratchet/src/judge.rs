@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Instant};
 use crate::{
     build::{self, BuildFailure},
     error::{Doing, Result},
-    git::remove,
+    git::{Oid, remove},
     history,
     journal::{Event, Status, TrialRecord},
     measure::{Bench, Failure, Measured},
@@ -131,15 +131,27 @@ impl Session {
         run: u32,
         observer: &mut dyn Observer,
     ) -> Result<Result<Measured, Failure>> {
-        let hex = record.commit.as_deref().unwrap_or_default();
-        let commit = self.repo.parse(hex)?;
+        let commit = self.repo.parse(record.commit.as_deref().unwrap_or_default())?;
+        let kept = self.dir.model(record.trial).join("bin");
+        let bin = if kept.exists() { kept } else { dir.join("bin") };
+        self.run_commit(commit, bin, dir, run, observer)
+    }
+
+    /// Runs a commit, building it where `bin` is not there. What is in `dir` is removed first. The worktree is
+    /// left at that commit.
+    pub(crate) fn run_commit(
+        &mut self,
+        commit: Oid,
+        bin: PathBuf,
+        dir: PathBuf,
+        run: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Measured, Failure>> {
         let files = self.repo.files(commit)?;
         self.worktree.restore(commit, &files)?;
         if dir.exists() {
             fs::remove_dir_all(&dir).doing("clear", &dir)?;
         }
-        let kept = self.dir.model(record.trial).join("bin");
-        let bin = if kept.exists() { kept } else { dir.join("bin") };
         let place = self.place(dir, Some(bin.clone()), run);
         fs::create_dir_all(&place.dir).doing("create", &place.dir)?;
         if self.task.build.is_some() && !bin.exists() {

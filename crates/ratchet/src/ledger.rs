@@ -3,6 +3,7 @@
 use crate::{
     error::{Error, Result},
     journal::{Status, TrialRecord},
+    plain_file,
     runlog::plain,
     state::{State, replace},
 };
@@ -66,7 +67,7 @@ pub fn table(metric: &str, trials: &[TrialRecord]) -> Result<Vec<u8>> {
 /// Writes the table, whole or not at all; does nothing when it stands there already.
 pub fn write(state: &State, metric: &str, trials: &[TrialRecord]) -> Result<()> {
     let (path, table) = (state.results(), table(metric, trials)?);
-    if std::fs::read(&path).is_ok_and(|old| old == table) {
+    if plain_file::read(&path).is_ok_and(|old| old == table) {
         return Ok(());
     }
     replace(&path, &state.dir().join("results.tsv.new"), &table)

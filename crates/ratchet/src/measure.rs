@@ -151,10 +151,12 @@ impl Bench<'_> {
         let mut peak_bytes = 0;
         let mut fit_figures = None;
         if let Some(step) = &self.task.fit {
-            let budget = self.setting.profile.map(|profile| profile.spec().budget);
+            let budget = self.setting.budget();
             observer.tell(Progress::Phase { phase: Phase::Fit, about: budget });
             let limit = budget.map_or(step.timeout_s, |budget| {
-                (STARTUP + budget + grace(budget) + SAVING).as_secs().min(step.timeout_s)
+                let own = (STARTUP + budget + grace(budget) + SAVING).as_secs();
+                // the contract's limit is made for the profile's budget
+                if self.setting.longer.is_some() { own } else { own.min(step.timeout_s) }
             });
             let begun = Instant::now();
             let (ended, figures) = if self.task.score.exam {
@@ -177,11 +179,12 @@ impl Bench<'_> {
                 Ok(figures) => figures,
                 Err(crash) => return Ok(Err(crash.into())),
             };
-            if let Some(profile) = self.setting.profile {
-                if let Err(reason) = believable(fit_figures.as_ref(), profile, self.place.seed, wall) {
+            if let (Some(profile), Some(budget)) = (self.setting.profile, budget) {
+                let fit = fit_figures.as_ref();
+                if let Err(reason) = believable(fit, profile, budget, self.place.seed, wall) {
                     return Ok(Err(Failure::crash("claim_impossible", reason)));
                 }
-                if let Err(reason) = in_time(fit_figures.as_ref(), profile) {
+                if let Err(reason) = in_time(fit, budget) {
                     return Ok(Err(Failure::crash("fit_timed_out", reason)));
                 }
             }
@@ -444,8 +447,7 @@ fn explain(failure: Failure, log_path: &Path) -> Failure {
 
 /// Refuses a fit that spent more than its budget, whatever it did meanwhile: a twentieth more time is worth more
 /// than many a keep. What is forgiven is a last step that took longer than any before it.
-fn in_time(fit: Option<&FitFigures>, profile: Profile) -> Result<(), String> {
-    let budget = profile.spec().budget;
+fn in_time(fit: Option<&FitFigures>, budget: Duration) -> Result<(), String> {
     let forgiven = (budget / 100).max(Duration::from_secs(1));
     match fit.and_then(|fit| fit.training_seconds) {
         Some(seconds) if seconds > (budget + forgiven).as_secs_f64() => Err(format!(
@@ -458,7 +460,13 @@ fn in_time(fit: Option<&FitFigures>, profile: Profile) -> Result<(), String> {
 }
 
 /// Holds `fit.json` against what the driver knows.
-fn believable(fit: Option<&FitFigures>, profile: Profile, seed: u64, wall: Duration) -> Result<(), String> {
+fn believable(
+    fit: Option<&FitFigures>,
+    profile: Profile,
+    budget: Duration,
+    seed: u64,
+    wall: Duration,
+) -> Result<(), String> {
     let Some(fit) = fit else { return Err("fit left no fit.json".into()) };
     if fit.profile.as_deref() != Some(profile.name()) {
         return Err(format!("fit.json is of profile {:?}, not {profile}", fit.profile));
@@ -466,7 +474,11 @@ fn believable(fit: Option<&FitFigures>, profile: Profile, seed: u64, wall: Durat
     if fit.seed != Some(seed) {
         return Err(format!("fit.json is of seed {:?}, not {seed}", fit.seed));
     }
-    let budget = profile.spec().budget;
+    // a referee that knows of no other budget says none, and has kept to the profile's
+    let kept_to = fit.budget_s.unwrap_or(profile.spec().budget.as_secs_f64());
+    if kept_to != budget.as_secs_f64() {
+        return Err(format!("fit.json is of a budget of {kept_to} s, not {} s", budget.as_secs_f64()));
+    }
     let most = (budget + grace(budget)).min(wall).as_secs_f64();
     match fit.training_seconds {
         Some(seconds) if seconds > 0.0 && seconds <= most => {}
@@ -531,6 +543,7 @@ mod tests {
 
     #[test]
     fn claims_that_cannot_be_true_are_not_believed() {
+        const BUDGET: Duration = Duration::from_secs(3); // of the profile smoke
         let wall = Duration::from_secs(5);
         let good = FitFigures {
             profile: Some("smoke".into()),
@@ -539,9 +552,9 @@ mod tests {
             final_loss: Some(5.0),
             ..Default::default()
         };
-        let believed = |fit: &FitFigures| believable(Some(fit), Profile::Smoke, 7, wall).is_ok();
+        let believed = |fit: &FitFigures| believable(Some(fit), Profile::Smoke, BUDGET, 7, wall).is_ok();
         assert!(believed(&good));
-        assert!(believable(None, Profile::Smoke, 7, wall).is_err());
+        assert!(believable(None, Profile::Smoke, BUDGET, 7, wall).is_err());
         let with = |change: fn(&mut FitFigures)| {
             let mut fit = good.clone();
             change(&mut fit);
@@ -553,9 +566,17 @@ mod tests {
         assert!(!believed(&with(|fit| fit.training_seconds = Some(f64::NAN))));
         assert!(!believed(&with(|fit| fit.final_loss = Some(f64::NAN))));
         assert!(!believed(&with(|fit| fit.final_loss = None)));
-        assert!(in_time(Some(&good), Profile::Smoke).is_ok());
-        assert!(in_time(Some(&with(|fit| fit.training_seconds = Some(4.5))), Profile::Smoke).is_err());
+        assert!(in_time(Some(&good), BUDGET).is_ok());
+        assert!(in_time(Some(&with(|fit| fit.training_seconds = Some(4.5))), BUDGET).is_err());
         let brief = Duration::from_secs(1);
-        assert!(believable(Some(&good), Profile::Smoke, 7, brief).is_err(), "longer than the process lived");
+        assert!(
+            believable(Some(&good), Profile::Smoke, BUDGET, 7, brief).is_err(),
+            "longer than the process lived"
+        );
+        let longer = Duration::from_secs(60);
+        let long = Duration::from_secs(70);
+        assert!(believable(Some(&good), Profile::Smoke, longer, 7, long).is_err(), "of another budget");
+        let asked = FitFigures { budget_s: Some(60.0), training_seconds: Some(59.0), ..good };
+        assert!(believable(Some(&asked), Profile::Smoke, longer, 7, long).is_ok());
     }
 }

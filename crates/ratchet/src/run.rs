@@ -12,11 +12,12 @@ use crate::{
     candidate::{Candidate, FREE_IN_WORKTREE, Refusal, admissible, message, source_of, write_edits},
     commands::mark,
     config::{Agent, Fallback, Preset, ProposerKind},
-    error::{Doing, Result},
+    error::{Doing, Error, Result},
     git::Oid,
     journal::{Event, Status, TrialRecord},
     measure::Failure,
     noise::{ENOUGH_DEGREES, Noise, Origin},
+    plain_file,
     progress::{Observer, Progress},
     proposer::{
         Brief, KnobChange, Proposal, ProposeError, Proposer, Repair, SourceFile, agent::AgentProposer,
@@ -24,6 +25,7 @@ use crate::{
     },
     reach::{self, confined},
     session::Session,
+    state::write_atomic,
     stop::{Rules, Watch},
     trial::{Done, NotReady, Open},
     verdict::Rule,
@@ -281,11 +283,11 @@ impl Session {
         proposer: &mut dyn Proposer,
         repair: Option<Repair>,
     ) -> Result<Result<Candidate, Turn>> {
-        let program = fs::read_to_string(self.state.root().join("program.md")).unwrap_or_default();
+        let program = self.program()?;
         self.keep_program(&program)?;
         let champion = self.champion();
         let parent = self.history().champion().map(|record| record.trial);
-        let files = self.source_files()?;
+        let files = self.source_files(self.proposal_base()?)?;
         let lead = self.history().lead();
         let brief = Brief {
             program: &program,
@@ -349,12 +351,26 @@ impl Session {
         }
     }
 
-    fn source_files(&self) -> Result<Vec<SourceFile>> {
-        let files = self.repo.editable_files(self.proposal_base()?, self.task.editable())?;
+    /// The editable files of a commit that are text.
+    pub(crate) fn source_files(&self, commit: Oid) -> Result<Vec<SourceFile>> {
+        let files = self.repo.editable_files(commit, self.task.editable())?;
         let text = |(path, bytes): (PathBuf, Vec<u8>)| {
             Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
         };
         Ok(files.into_iter().filter_map(text).collect())
+    }
+
+    /// The human's brief; empty where there is none. Exit code 2 for what cannot be read.
+    fn program(&self) -> Result<String> {
+        let path = self.state.root().join("program.md");
+        match plain_file::read_to_string(&path) {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(Error::usage("the brief cannot be read")
+                .at(path)
+                .because(error)
+                .hint("make it a plain text file, or remove it")),
+        }
     }
 
     /// Keeps each version of the human's brief that a proposal was made under.
@@ -367,7 +383,7 @@ impl Session {
         let path = folder.join(format!("{}.md", &hash[..16]));
         if !path.exists() {
             fs::create_dir_all(&folder).doing("create", &folder)?;
-            fs::write(&path, program).doing("keep the brief as", &path)?;
+            write_atomic(&path, program.as_bytes())?;
         }
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! One tag, opened for work under the lock: everything derived is made equal to the journal first.
 
-use std::fs;
-
 use prepare::profile::Profile;
 use sandbox::{Available, available};
 use serde::{Deserialize, Serialize};
@@ -17,7 +15,7 @@ use crate::{
     git::{Files, Oid, Repo, Worktree},
     history::History,
     journal::{Event, Init, Journal},
-    ledger,
+    ledger, plain_file,
     processes::kill_marked,
     progress::{Observer, Progress},
     proposer::Proposal,
@@ -82,10 +80,11 @@ impl Session {
         let (task, repo, state) = parts(root)?;
         let lock = state.lock()?;
         let tag = asked.tag.clone().unwrap_or_else(Tag::today);
+        repo.unlock(&tag);
         if state.tag(&tag).journal().exists() {
             return Err(Error::usage(format!("the tag {tag} exists"))
                 .at(state.tag(&tag).path())
-                .hint("go on with it (`ratchet run`, `ratchet try`), or choose another --tag"));
+                .hint(format!("go on with it: `ratchet run --tag {tag}`, or choose another --tag")));
         }
         create(&task, &repo, &state, &tag, asked, New::Created, observer)?;
         Self::enter(task, repo, state, tag, lock, asked, stop, observer)
@@ -105,10 +104,14 @@ impl Session {
             None => state.current()?.unwrap_or_else(Tag::today),
         };
         let there = state.tag(&tag).journal().exists();
+        if !there && asked.tag.is_none() && state.current()?.is_some() {
+            return Err(state.no_current_tag(&tag));
+        }
         if !there && new == New::Refused {
             return Err(state.no_such_tag(&tag));
         }
         let lock = state.lock()?;
+        repo.unlock(&tag);
         if !there {
             create(&task, &repo, &state, &tag, asked, new, observer)?;
         }
@@ -127,6 +130,7 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Self> {
         let dir = state.tag(&tag);
+        state.settle(&tag)?;
         let mut journal = Journal::open(&dir.journal())?;
         begin_again(&task, &repo, &state, &tag, &mut journal, asked, observer)?;
         let init = journal
@@ -153,8 +157,8 @@ impl Session {
             )));
         }
         finish_branch(&repo, &tag, &mut journal, champion)?;
-        let worktree = Worktree::open(&repo, &tag, &dir.worktree())?;
         repo.check_branch(&tag, champion)?;
+        let worktree = Worktree::open(&repo, &tag, &dir.worktree())?;
         let champion_files = repo.files(champion)?;
         if fingerprint::protected(&champion_files, task.editable()) != init.protected {
             return Err(Error::usage(
@@ -183,6 +187,7 @@ impl Session {
             toolchain: None,
             _lock: lock,
         };
+        session.finish_shelf()?;
         session.finish_checkout(observer)?;
         Ok(session)
     }
@@ -256,13 +261,14 @@ impl Session {
     /// What the user's editable files started from.
     pub fn checkout(&self) -> Result<Checkout> {
         let path = self.dir.checkout();
-        match fs::read(&path) {
+        match plain_file::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 Error::internal("not what checkout.json should be")
                     .at(&path)
                     .because(error)
-                    .hint("run `ratchet sync`")
+                    .hint("remove it: your files then count as started from the tag's first commit")
             }),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).doing("read", &path),
             Err(_) => {
                 let base = self.history().init().map(|init| init.base.clone()).unwrap_or_default();
                 Ok(Checkout { base, pending: None })
@@ -332,7 +338,7 @@ fn champion_commit(repo: &Repo, history: &History, init: &Init) -> Result<Oid> {
 
 /// Puts a `results.tsv` that no tag of this folder wrote out of the way.
 fn save_foreign_results(state: &State, observer: &mut dyn Observer) -> Result<()> {
-    let Ok(bytes) = fs::read(state.results()) else { return Ok(()) };
+    let Ok(bytes) = plain_file::read(&state.results()) else { return Ok(()) };
     let text = String::from_utf8_lossy(&bytes);
     let head = text.lines().next().unwrap_or_default();
     if text.trim().is_empty() || (head.contains("\ttrial\t") && head.ends_with("\toutcome")) {
@@ -342,10 +348,10 @@ fn save_foreign_results(state: &State, observer: &mut dyn Observer) -> Result<()
         .chain((2..).map(|n| format!("results-before-{n}.tsv")));
     let free = names.map(|name| state.dir().join(name)).find(|path| {
         // the same text is saved once
-        fs::read(path).map_or(true, |known| known == bytes)
+        plain_file::read(path).map_or(true, |known| known == bytes)
     });
     if let Some(saved) = free.filter(|path| !path.exists()) {
-        fs::write(&saved, &bytes).doing("save the old results.tsv to", &saved)?;
+        write_atomic(&saved, &bytes)?;
         observer.tell(Progress::Note(&format!("the results.tsv that was here is now {}", saved.display())));
     }
     Ok(())

@@ -29,6 +29,8 @@ pub struct Setting {
     pub profile: Option<Profile>,
     /// The device's name: `cpu`, or the GPU's.
     pub device: String,
+    /// A budget other than the profile's, while a transfer runs.
+    pub longer: Option<Duration>,
     /// Whether `{features}` becomes `--features cuda`.
     pub cuda: bool,
     data: Option<Data>,
@@ -125,7 +127,12 @@ impl Setting {
             ))
             .hint("values of two devices are never compared: start another with --tag"));
         }
-        Ok(Self { profile, device, cuda, data: None })
+        Ok(Self { profile, device, longer: None, cuda, data: None })
+    }
+
+    /// Time to train; `None` where the task itself decides.
+    pub fn budget(&self) -> Option<Duration> {
+        self.longer.or(self.profile.map(|profile| profile.spec().budget))
     }
 
     /// Opens the profile's data, preparing it first when it is bundled and missing.

@@ -14,6 +14,7 @@ use crate::{
     history::History,
     journal::{self, Status, TrialRecord},
     noise::Noise,
+    plain_file,
     runlog::{plain, tail_of},
     sigma::Drift,
     state::{State, Tag},
@@ -252,7 +253,7 @@ impl View {
                 }
             }
         }
-        let patch = std::fs::read(dir.join("diff.patch")).unwrap_or_default();
+        let patch = plain_file::read(&dir.join("diff.patch")).unwrap_or_default();
         let patch = String::from_utf8_lossy(&patch);
         if !patch.is_empty() {
             text.push('\n');

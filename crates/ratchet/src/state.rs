@@ -8,7 +8,10 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::error::{Doing, Error, Kind, Result};
+use crate::{
+    error::{Doing, Error, Kind, Result},
+    plain_file,
+};
 
 /// The state folder of one root.
 #[derive(Clone, Debug)]
@@ -61,7 +64,7 @@ impl State {
     /// The tag in use, if any.
     pub fn current(&self) -> Result<Option<Tag>> {
         let path = self.dir().join("current");
-        match fs::read_to_string(&path) {
+        match plain_file::read_to_string(&path) {
             Ok(text) => Tag::parse(text.trim())
                 .map(Some)
                 .map_err(|error| error.at(&path).hint("name a tag with --tag, or delete this file")),
@@ -73,6 +76,11 @@ impl State {
     /// Makes `tag` the tag in use.
     pub fn set_current(&self, tag: &Tag) -> Result<()> {
         write_atomic(&self.dir().join("current"), format!("{}\n", tag.as_str()).as_bytes())
+    }
+
+    /// Makes durable that a tag's folder is where it is.
+    pub fn settle(&self, tag: &Tag) -> Result<()> {
+        self.tag(tag).path().ancestors().skip(1).take(3).try_for_each(sync_folder)
     }
 
     /// Tags that exist, sorted.
@@ -89,12 +97,23 @@ impl State {
 
     /// The error for a tag that is not there; its remedy names those that are.
     pub fn no_such_tag(&self, tag: &Tag) -> Error {
+        let known = self.known();
+        Error::usage(format!("there is no tag {tag}")).hint(format!("{known}; `ratchet run` begins one"))
+    }
+
+    /// The error for a current tag whose journal is gone: to begin it anew would hide that.
+    pub fn no_current_tag(&self, tag: &Tag) -> Error {
+        Error::usage(format!("the current tag {tag} has no journal any more"))
+            .at(self.dir().join("current"))
+            .hint(format!("name a tag with --tag, an old one or a new one; {}", self.known()))
+    }
+
+    fn known(&self) -> String {
         let known: Vec<String> = self.tags().iter().map(Tag::to_string).collect();
-        let known = match known.is_empty() {
+        match known.is_empty() {
             true => "there is none yet".to_owned(),
             false => format!("there are: {}", known.join(", ")),
-        };
-        Error::usage(format!("there is no tag {tag}")).hint(format!("{known}; `ratchet run` begins one"))
+        }
     }
 
     /// Takes the lock, or fails at once with exit code 5, naming who holds it.
@@ -272,9 +291,14 @@ pub fn replace(path: &Path, via: &Path, bytes: &[u8]) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => fs::write(path, bytes),
         renamed => renamed,
     }
+    .inspect_err(|_| drop(fs::remove_file(via)))
     .doing("replace", path)?;
-    let dir = path.parent().unwrap_or(Path::new("."));
-    File::open(dir).and_then(|dir| dir.sync_all()).doing("sync the folder of", path)
+    sync_folder(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes durable which names a folder holds; not what its files hold.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder).and_then(|folder| folder.sync_all()).doing("sync", folder)
 }
 
 /// Writes a file in a folder that a trial may write as well. What stands there is removed first: a link left

@@ -10,8 +10,12 @@ use std::{
     time::Instant,
 };
 
-use prepare::{cache::CACHE_ENV, manifest::sha256_file};
+use prepare::{
+    cache::CACHE_ENV,
+    manifest::{hex, sha256_file},
+};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::{
     build::{self, BuildFailure},
@@ -24,6 +28,7 @@ use crate::{
     journal::{Event, Status, TrialRecord},
     ledger,
     measure::{Bench, Failure, Measured},
+    plain_file,
     progress::{Observer, Phase, Progress, Stopwatch},
     runlog::plain,
     scan::Sources,
@@ -117,7 +122,7 @@ impl Session {
             "data": self.setting.data_fingerprint(),
             "cache": self.setting.cache_root().map(|root| json!({ CACHE_ENV: root })),
             "gpu_driver": gpu_driver(),
-            "program": sha256_file(&self.state.root().join("program.md")).ok(),
+            "program": plain_file::read(&self.state.root().join("program.md")).ok().map(|text| hex(&Sha256::digest(text))),
             "seed": seed(self.tag.as_str(), 0),
         });
         write_new(&dir.join("env.json"), &pretty(&env))?;
@@ -291,6 +296,7 @@ impl Session {
             phases: watch.seconds(),
             ended: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
         };
+        self.settle(trial, status)?;
         self.journal.append(Event::Closed(Box::new(record.clone())))?;
         ledger::write(&self.state, &self.task.metric.name, self.history().trials())?;
         if status == Status::Keep {

@@ -4,6 +4,8 @@ mod beginnings;
 mod builds;
 mod confined;
 mod contract;
+#[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod faults; // by ptrace
 mod ledger;
 mod night;
 mod noise;
@@ -20,5 +22,6 @@ mod simulated;
 mod survival;
 mod swaps;
 mod toy;
+mod transfer;
 mod verdicts;
 mod views;

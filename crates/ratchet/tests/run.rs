@@ -1,7 +1,5 @@
 //! The overnight loop: what it counts, when it stops, what it never touches.
 
-use std::fs;
-
 use serde_json::json;
 
 use crate::toy::Toy;
@@ -33,7 +31,7 @@ fn the_users_branch_index_and_files_stay_as_they_are() {
     toy.write("untracked/file.txt", "mine\n");
     toy.write("cand/untracked.txt", "mine too\n");
     toy.write("cand/x.txt", "x = 17 # knob: lin -20..20\n");
-    fs::write(toy.path(".git/info/exclude"), "ignored.txt\n").unwrap();
+    toy.write(".git/info/exclude", "ignored.txt\n");
     toy.write("ignored.txt", "ignored\n");
     let state = || {
         let files = [

@@ -100,7 +100,7 @@ impl Toy {
     /// An empty repository.
     pub(crate) fn bare() -> Self {
         let toy = Self::no_repository();
-        toy.git(&["init", "-q", "-b", "main"]);
+        toy.git(&["init", "-q", "-b", "main", "--template="]);
         toy.git(&["config", "user.name", "toy"]);
         toy.git(&["config", "user.email", "toy@example.invalid"]);
         toy
@@ -109,6 +109,30 @@ impl Toy {
     /// An empty folder.
     pub(crate) fn no_repository() -> Self {
         Self { dir: tempfile::Builder::new().prefix("a toy, ü ").tempdir().unwrap(), env: Vec::new() }
+    }
+
+    /// The same repository elsewhere, its worktrees with it.
+    pub(crate) fn copy(&self) -> Self {
+        let mut copy = Self::no_repository();
+        copy.env = self.env.clone();
+        copy_all(self.root(), copy.root());
+        copy.moved_from(self.root());
+        copy
+    }
+
+    /// Makes git's links between the repository and its worktrees, which are absolute, lead here and not to
+    /// where they were copied from.
+    pub(crate) fn moved_from(&self, old: &Path) {
+        let below = |folder: &str| fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
+        let record = |entry: fs::DirEntry| ["gitdir", "commondir"].map(|name| entry.path().join(name));
+        let records = below(".git/worktrees").flat_map(record);
+        let links = below(".ratchet/tags").map(|entry| entry.path().join("worktree/.git"));
+        for link in records.chain(links) {
+            if let Ok(text) = fs::read_to_string(&link) {
+                let (old, new) = (old.to_str().unwrap(), self.root().to_str().unwrap());
+                fs::write(link, text.replace(old, new)).unwrap();
+            }
+        }
     }
 
     /// A variable of the driver's own environment.
@@ -243,6 +267,21 @@ impl Toy {
     /// Lets a waiting referee go on.
     pub(crate) fn open_the_gate(&self) {
         self.write("open", "");
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (kind, target) = (entry.file_type().unwrap(), to.join(entry.file_name()));
+        if kind.is_dir() {
+            fs::create_dir(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path()).unwrap(), target).unwrap();
+        } else if kind.is_file() {
+            fs::copy(entry.path(), target).unwrap();
+        }
     }
 }
 

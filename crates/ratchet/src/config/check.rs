@@ -1,7 +1,6 @@
 //! What of a `ratchet.toml` makes no sense, by its values and by the files there are.
 
 use std::{
-    fs,
     ops::Range,
     path::{Component, Path, PathBuf},
 };
@@ -9,7 +8,10 @@ use std::{
 use globset::GlobBuilder;
 
 use super::{EXEMPT, FILE, ProposerKind, Task};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    plain_file,
+};
 
 impl Task {
     /// What a glance at the values alone can tell.
@@ -92,7 +94,7 @@ impl Task {
     ///
     /// `tracked` are the paths of the commit that a tag starts from. Exit code 2 names the line.
     pub fn check_files(&self, root: &Path, tracked: &[PathBuf]) -> Result<()> {
-        let text = fs::read_to_string(root.join(FILE)).unwrap_or_default();
+        let text = plain_file::read_to_string(&root.join(FILE)).unwrap_or_default();
         for pattern in self.patterns() {
             let line = line_of(&text, Some(pattern.span()));
             if !tracked.iter().any(|path| matches(pattern.get_ref(), path)) {

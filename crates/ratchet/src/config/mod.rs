@@ -6,7 +6,6 @@
 mod check;
 
 use std::{
-    fs,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -18,6 +17,7 @@ use toml::Spanned;
 use self::check::line_of;
 use crate::{
     error::{Error, Result},
+    plain_file,
     runlog::plain,
     verdict::Policy,
 };
@@ -267,7 +267,7 @@ impl Task {
     /// Fails with exit code 2, naming file, line and key, on anything that is not exactly right.
     pub fn read(root: &Path) -> Result<Self> {
         let path = root.join(FILE);
-        let text = fs::read_to_string(&path).map_err(|error| {
+        let text = plain_file::read_to_string(&path).map_err(|error| {
             Error::usage("no task here")
                 .at(&path)
                 .because(error)

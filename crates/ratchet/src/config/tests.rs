@@ -1,5 +1,7 @@
 //! Files as a user may write them; what is right is said by the contract.
 
+use std::fs;
+
 use super::{check::referees, *};
 
 /// Compiled patterns, for tests of other rooms.

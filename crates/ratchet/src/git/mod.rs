@@ -1,6 +1,7 @@
 //! The only room that touches git, through libgit2: no `git` process, no hooks, nothing pushed.
 
 mod changes;
+mod durable;
 mod worktree;
 
 use std::{
@@ -17,6 +18,7 @@ pub use worktree::{Worktree, remove};
 use crate::{
     config::Editable,
     error::{Doing, Error, Result},
+    proposer::Edit,
     state::Tag,
 };
 
@@ -42,6 +44,7 @@ pub type Files = BTreeMap<PathBuf, Entry>;
 impl Repo {
     /// Opens the repository whose root is `root`. Exit code 2 when there is none.
     pub fn open(root: &Path) -> Result<Self> {
+        durable::enable();
         let repo = Repository::discover(root).map_err(|error| match error.code() {
             ErrorCode::NotFound => Error::usage("not a git repository")
                 .at(root)
@@ -143,29 +146,48 @@ impl Repo {
 
     /// Creates the tag's branch. Exit code 2 when there is one, or one whose name is in the way.
     pub fn create_branch(&self, tag: &Tag, commit: Oid) -> Result<()> {
-        self.repo.reference(&tag.branch_ref(), commit, false, "ratchet: init").map(drop).map_err(|error| {
-            let hint = match error.code() {
-                ErrorCode::Exists => {
-                    format!("choose another --tag, or delete it: git branch -D {}", tag.branch())
-                }
-                _ => "a branch named `ratchet` is in the way: rename it".to_owned(),
-            };
-            Error::usage(format!("cannot create the branch {}", tag.branch()))
-                .at(&self.root)
-                .because(error)
-                .hint(hint)
+        self.point(&tag.branch_ref(), || {
+            self.repo.reference(&tag.branch_ref(), commit, false, "ratchet: init").map(drop).map_err(
+                |error| {
+                    let what = format!("cannot create the branch {}", tag.branch());
+                    let hint = if error.code() == ErrorCode::Exists {
+                        format!("choose another --tag, or delete it: git branch -D {}", tag.branch())
+                    } else if self.repo.find_reference("refs/heads/ratchet").is_ok() {
+                        "a branch named `ratchet` is in the way: rename it".to_owned()
+                    } else {
+                        return Error::internal(what).at(&self.root).because(error);
+                    };
+                    Error::usage(what).at(&self.root).because(error).hint(hint)
+                },
+            )
         })
+    }
+
+    /// Has `set` point a ref somewhere, so that no power cut leaves it without what it points to.
+    fn point(&self, name: &str, set: impl FnOnce() -> Result<()>) -> Result<()> {
+        let common = self.repo.commondir();
+        durable::objects(common)?;
+        set()?;
+        durable::reference(common, name)
+    }
+
+    /// Takes away what a killed driver left locked. The caller holds the driver's lock.
+    pub fn unlock(&self, tag: &Tag) {
+        let common = self.repo.commondir();
+        durable::unlock(common, &worktree::record(common, tag), tag);
     }
 
     /// Moves the tag's branch from one commit to the next, or fails with exit code 2 when it is elsewhere.
     pub fn advance_branch(&self, tag: &Tag, from: Oid, to: Oid) -> Result<()> {
-        match self.repo.reference_matching(&tag.branch_ref(), to, true, from, "ratchet: keep") {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.code(), ErrorCode::Modified | ErrorCode::NotFound) => {
-                Err(self.branch_moved(tag, self.branch(tag)?, from))
+        self.point(&tag.branch_ref(), || {
+            match self.repo.reference_matching(&tag.branch_ref(), to, true, from, "ratchet: keep") {
+                Ok(_) => Ok(()),
+                Err(error) if matches!(error.code(), ErrorCode::Modified | ErrorCode::NotFound) => {
+                    Err(self.branch_moved(tag, self.branch(tag)?, from))
+                }
+                Err(error) => Err(error.into()),
             }
-            Err(error) => Err(error.into()),
-        }
+        })
     }
 
     /// Takes the tag's branch back from the tag's own worktree, where nobody but an agent can have checked it
@@ -175,12 +197,7 @@ impl Repo {
         let held = fs::read_to_string(record.join("HEAD"))
             .is_ok_and(|text| text.trim() == format!("ref: {}", tag.branch_ref()));
         if held {
-            self.repo.reference(
-                &tag.branch_ref(),
-                champion,
-                true,
-                "ratchet: taken back from its worktree",
-            )?;
+            self.pin(&tag.branch_ref(), champion, "ratchet: taken back from its worktree")?;
             worktree::detach(&record, champion)?;
         }
         Ok(held)
@@ -229,21 +246,42 @@ impl Repo {
 
     /// Keeps a commit from being collected: trial `n`'s candidate.
     pub fn keep_ref(&self, tag: &Tag, trial: u64, commit: Oid) -> Result<()> {
-        self.repo.reference(&tag.trial_ref(trial), commit, true, "ratchet: trial")?;
-        Ok(())
+        self.pin(&tag.trial_ref(trial), commit, "ratchet: trial")
     }
 
     /// Keeps a commit under a name of its own below `refs/ratchet/`.
     pub fn keep_saved(&self, name: &str, commit: Oid) -> Result<String> {
         let full = format!("refs/ratchet/saved/{name}");
-        self.repo.reference(&full, commit, true, "ratchet: saved")?;
+        self.pin(&full, commit, "ratchet: saved")?;
         Ok(full)
     }
 
-    /// A commit of `parent` with `changes` of the user's working tree applied.
+    fn pin(&self, name: &str, commit: Oid, why: &str) -> Result<()> {
+        self.point(name, || Ok(self.repo.reference(name, commit, true, why).map(drop)?))
+    }
+
+    /// A commit of `parent` with `changes` applied, whose blobs are there.
     pub fn commit_changes(&self, parent: Oid, changes: &[Change], message: &str) -> Result<Oid> {
         let tree = changes::apply(&self.repo, &self.tree(parent)?, changes)?;
         self.commit(tree, parent, message)
+    }
+
+    /// `commit` with other bytes in some of its files.
+    pub fn commit_files(&self, commit: Oid, edits: &[Edit], message: &str) -> Result<Oid> {
+        let files = self.files(commit)?;
+        let changed = |edit: &Edit| {
+            let path = PathBuf::from(&edit.path);
+            let mode = files.get(&path).map_or(i32::from(FileMode::Blob), |entry| entry.mode);
+            let new = Some(Entry { id: self.repo.blob(edit.text.as_bytes())?, mode });
+            Ok(Change { path, kind: ChangeKind::Modified, new })
+        };
+        let changes: Vec<Change> = edits.iter().map(changed).collect::<Result<_>>()?;
+        self.commit_changes(commit, &changes, message)
+    }
+
+    /// The id of a commit's files.
+    pub fn tree_of(&self, commit: Oid) -> Result<Oid> {
+        Ok(self.tree(commit)?.id())
     }
 
     /// The same files as `commit`, with another message.

@@ -94,6 +94,7 @@ fn a_damaged_worktree_and_stale_locks_are_made_good() {
     drop(Worktree::open(&repo, &tag(), &path).unwrap());
     fs::write(dir.path().join(".git/worktrees/ratchet-t/index.lock"), "").unwrap();
     fs::write(dir.path().join(".git/refs/heads/ratchet/t.lock"), "").unwrap();
+    repo.unlock(&tag());
     let worktree = Worktree::open(&repo, &tag(), &path).unwrap();
     worktree.restore(head, &repo.files(head).unwrap()).unwrap();
     drop(worktree);

@@ -11,7 +11,7 @@ use git2::{Oid, Repository, WorktreeAddOptions, build::CheckoutBuilder};
 use super::{Change, Files, Repo, changes};
 use crate::{
     error::{Doing, Error, Result},
-    state::{Tag, write_atomic},
+    state::{Tag, sync_folder, write_atomic},
 };
 
 /// A linked worktree with a detached HEAD.
@@ -23,19 +23,10 @@ pub struct Worktree {
 impl Worktree {
     /// Opens the tag's worktree at `path`, creating it when it is missing, damaged, or another repository's.
     ///
-    /// The caller holds the lock: what an earlier driver left locked is unlocked. The branch must exist.
+    /// The caller holds the lock. The branch must exist.
     pub fn open(user: &Repo, tag: &Tag, path: &Path) -> Result<Self> {
         let common = user.repo.commondir().to_path_buf();
         let record = record(&common, tag);
-        let trials = common.join(tag.trial_ref(0)).parent().map(Path::to_path_buf).unwrap_or_default();
-        for folder in [record.clone(), trials] {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                if entry.path().extension().is_some_and(|extension| extension == "lock") {
-                    let _ = fs::remove_file(entry.path());
-                }
-            }
-        }
-        let _ = fs::remove_file(common.join(format!("{}.lock", tag.branch_ref()))); // absent as a rule
         let tip = user.branch(tag)?.ok_or_else(|| Error::internal("the branch vanished"))?;
         detach(&record, tip)?;
         if let Some(repo) = Self::opened(path, &common) {
@@ -124,7 +115,8 @@ impl Worktree {
         }
         match fs::read_link(&from) {
             Ok(target) => std::os::unix::fs::symlink(target, &via),
-            Err(_) => fs::copy(&from, &via).map(drop),
+            // durable before it takes the place of what stands there
+            Err(_) => fs::copy(&from, &via).and_then(|_| fs::File::open(&via)?.sync_all()),
         }
         .doing("copy", &from)?;
         match fs::rename(&via, &to) {
@@ -134,7 +126,8 @@ impl Worktree {
             }
             renamed => renamed,
         }
-        .doing("write", &to)
+        .doing("write", &to)?;
+        to.parent().map_or(Ok(()), sync_folder)
     }
 
     /// What stands here that `commit` does not hold; ignored files do not count.

@@ -79,6 +79,28 @@ fn knobs(files: &[SourceFile], profile: Option<&str>) -> Result<Vec<Knob>, Propo
     Ok(knobs)
 }
 
+/// The edits that give the knob of this name a value. `None` when no file marks one.
+///
+/// Fails on a marker that cannot be followed, naming its file and line.
+pub fn with_knob(
+    files: &[SourceFile],
+    profile: Option<&str>,
+    name: &str,
+    value: &str,
+) -> Result<Option<Vec<Edit>>, String> {
+    let knobs = match knobs(files, profile) {
+        Ok(knobs) => knobs,
+        Err(ProposeError::Exhausted(_)) => return Ok(None), // there is no knob at all
+        Err(error) => return Err(error.to_string()),
+    };
+    let Some(axis) = knobs.iter().position(|knob| knob.name == name) else { return Ok(None) };
+    let edits = files.iter().filter(|file| file.path == knobs[axis].path).map(|file| Edit {
+        path: file.path.clone(),
+        text: edited(file, &knobs, &[(axis, value.to_owned())]),
+    });
+    Ok(Some(edits.collect()))
+}
+
 /// The file's text with these knobs moved.
 fn edited(file: &SourceFile, knobs: &[Knob], to: &[(usize, String)]) -> String {
     let mut here: Vec<(&Knob, &str)> = to

@@ -129,12 +129,7 @@ struct Begun {
 }
 
 /// One stop, at a call's entry or its exit.
-fn at_syscall(
-    pid: Pid,
-    root: &Path,
-    watch: &mut dyn Watch,
-    under_way: &mut Vec<Begun>,
-) -> io::Result<()> {
+fn at_syscall(pid: Pid, root: &Path, watch: &mut dyn Watch, under_way: &mut Vec<Begun>) -> io::Result<()> {
     if let Some(at) = under_way.iter().position(|begun| begun.thread == pid) {
         let begun = under_way.swap_remove(at);
         match begun.fate {
@@ -257,31 +252,46 @@ mod registers {
 
     /// What the call returned; negative for an error.
     pub(super) fn result(pid: Pid) -> io::Result<i64> {
-        Ok(*first(&mut getregs(pid)?).0 as i64)
+        Ok(*result_of(&mut getregs(pid)?) as i64)
     }
 
     /// At a call's exit: the registers as they were at its entry, which a program relies on, and what it is told.
     pub(super) fn give_back(pid: Pid, mut registers: Registers, result: i64) -> io::Result<()> {
-        *first(&mut registers).0 = result as u64;
+        *result_of(&mut registers) = result as u64;
         Ok(setregs(pid, registers)?)
     }
 
     /// At a call's entry: its third argument.
     pub(super) fn set_third(pid: Pid, mut registers: Registers, value: u64) -> io::Result<()> {
-        *first(&mut registers).1[2] = value;
+        *arguments(&mut registers)[2] = value;
         Ok(setregs(pid, registers)?)
     }
 
     /// At a call's entry: arguments that name no file and no address.
     pub(super) fn spoil(pid: Pid, mut registers: Registers) -> io::Result<()> {
-        first(&mut registers).1.into_iter().for_each(|argument| *argument = u64::MAX);
+        arguments(&mut registers).into_iter().for_each(|argument| *argument = u64::MAX);
         Ok(setregs(pid, registers)?)
     }
 
-    /// Where the result is, and the first four arguments.
     #[cfg(target_arch = "x86_64")]
-    fn first(registers: &mut Registers) -> (&mut u64, [&mut u64; 4]) {
-        let Registers { rax, rdi, rsi, rdx, r10, .. } = registers;
-        (rax, [rdi, rsi, rdx, r10])
+    fn result_of(registers: &mut Registers) -> &mut u64 {
+        &mut registers.rax
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn result_of(registers: &mut Registers) -> &mut u64 {
+        &mut registers.regs[0]
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn arguments(registers: &mut Registers) -> [&mut u64; 4] {
+        let Registers { rdi, rsi, rdx, r10, .. } = registers;
+        [rdi, rsi, rdx, r10]
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn arguments(registers: &mut Registers) -> [&mut u64; 4] {
+        let [a, b, c, d, ..] = &mut registers.regs;
+        [a, b, c, d]
     }
 }

@@ -70,6 +70,26 @@ pub(crate) enum Command {
         #[command(flatten)]
         tag: TagArg,
     },
+    /// Whether the gain lasts: baseline and champion again, larger and longer
+    Transfer {
+        /// Time to train each run, for example 30m, 90s or 2h
+        #[arg(long, value_name = "TIME", value_parser = span)]
+        budget: Duration,
+        /// Value of the knob DEPTH
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        depth: u32,
+        /// Runs of each side; a standard error needs 2
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+        /// Also run the champion without each of its keeps
+        #[arg(long)]
+        leave_one_out: bool,
+        #[command(flatten)]
+        tag: TagArg,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Where it stands
     Status {
         #[command(flatten)]
@@ -202,6 +222,21 @@ fn hours(text: &str) -> Result<Duration, String> {
         Ok(Duration::from_secs_f64(hours * 3600.0))
     } else {
         Err("must be more than 0 hours".to_owned())
+    }
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    const WANTED: &str = "must be a time above 0 and below 7 days, for example 30m, 90s or 2h";
+    let unit = text.chars().next_back().and_then(|unit| {
+        [('s', 1.0), ('m', 60.0), ('h', 3600.0)].into_iter().find(|(name, _)| *name == unit)
+    });
+    let (name, seconds) = unit.ok_or(WANTED)?;
+    let number: f64 = text.trim_end_matches(name).parse().map_err(|_| WANTED)?;
+    let seconds = number * seconds;
+    if seconds > 0.0 && seconds < 7.0 * 86_400.0 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(WANTED.to_owned())
     }
 }
 

@@ -22,6 +22,8 @@ use ratchet::{
     journal::TrialRecord,
     session::{Asked, Session},
     show::{View, short},
+    state::Tag,
+    transfer::Longer,
 };
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -85,6 +87,9 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
                 Some(audit) => print(&audit.text(&session.task.metric.name)),
                 None => Err(Error::internal("stopped by a signal").into()),
             }
+        }
+        Command::Transfer { budget, depth, runs, leave_one_out, tag, json } => {
+            transfer(root, &Longer { budget, depth, runs, leave_one_out }, tag.tag, json)
         }
         Command::Status { tag, json } => {
             let status = View::open(root, tag.tag)?.status();
@@ -241,6 +246,19 @@ fn noise(root: &Path, runs: u32, asked: &Asked) -> Result<ExitCode> {
         measured.runs,
         measured.seconds
     ))
+}
+
+fn transfer(root: &Path, longer: &Longer, tag: Option<Tag>, json: bool) -> Result<ExitCode> {
+    let (mut session, mut screen) = open(root, &Asked { tag, profile: None }, New::Refused)?;
+    let report = session.transfer(longer, &mut screen);
+    screen.clear();
+    let Some(report) = report? else {
+        return Err(Error::internal(
+            "stopped by a signal; runs that have ended are kept, and the same command goes on",
+        )
+        .into());
+    };
+    print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() })
 }
 
 fn rerun(root: &Path, trial: u64, asked: Asked) -> Result<ExitCode> {
