@@ -5,6 +5,7 @@
 //! [`ledger`] writes `results.tsv`, only [`exec`] starts processes, and [`verdict`] decides without doing.
 
 pub mod attempt;
+pub mod attribution;
 pub mod audit;
 pub mod beginning;
 pub mod build;

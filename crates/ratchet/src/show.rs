@@ -8,6 +8,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    attribution::{Attribution, Curve},
     config::{Goal, Task},
     error::{Error, Result},
     git::Repo,
@@ -182,6 +183,14 @@ impl View {
         text
     }
 
+    /// How much of a trial's gain over its champion came from throughput and how much from learning; `None`
+    /// where fit leaves no loss curves.
+    pub fn attribution(&self, record: &TrialRecord) -> Option<Attribution> {
+        let tag = self.tag.as_ref()?;
+        let curve = |trial| Curve::read(&self.state.tag(tag).trial(trial));
+        Some(Attribution::of(&curve(record.trial)?, &curve(record.parent?)?))
+    }
+
     /// One trial whole.
     pub fn show(&self, n: u64) -> Result<String> {
         let Some(tag) = &self.tag else {
@@ -217,11 +226,13 @@ impl View {
         let verdict = &record.verdict;
         let rule = format!("{:?}", verdict.rule).to_lowercase();
         let needed = verdict.gain_needed.map_or(String::new(), |gain| format!(", gain needed {gain:.6}"));
+        let level =
+            verdict.z.map_or(String::new(), |z| format!(" at level {:.2e}, {z:.2} errors", verdict.level));
         let sigma = verdict
             .noise
             .sigma()
             .map_or("unknown".to_owned(), |sigma| format!("{sigma:.6} ({})", verdict.noise.origin()));
-        line("rule", format!("{rule}{needed}, sigma {sigma}"));
+        line("rule", format!("{rule}{needed}{level}, sigma {sigma}"));
         line("parent", record.parent.map_or("-".to_owned(), |parent| parent.to_string()));
         line("commit", record.commit.clone().unwrap_or_else(|| "-".to_owned()));
         line("proposer", plain(&record.proposer, 60));
@@ -237,6 +248,14 @@ impl View {
         }
         if let Some(expected) = record.proposal.expected_delta {
             line("expected", format!("{expected:+.6}"));
+        }
+        let carried: Vec<String> =
+            self.history.carried(record.carries).map(|c| c.trial.to_string()).collect();
+        if !carried.is_empty() {
+            line("carries", format!("the edits of trials {}", carried.join(", ")));
+        }
+        if let Some(gain) = self.attribution(record) {
+            line("gain", gain.to_string());
         }
         line("memory", format!("{:.2} GB", record.memory_gb));
         line("time", format!("{:.1} s, ended {}", record.seconds, record.ended));

@@ -27,7 +27,7 @@
 //! screening: whatever has a chance is tested, by itself.
 //!
 //! Simplifications are judged against the best estimate that any champion ever had, not against the last
-//! one, so that a thousand of them can together cost no more than the one slack.
+//! one, and with their own luck inside the slack, so that a thousand of them together cost no more than it.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -242,8 +242,8 @@ const BELIEF: f64 = 0.4;
 const FEWEST_RUNS: u32 = 2;
 /// Chance of getting over the last look's bar below which further runs are not paid for.
 const HOPE: f64 = 0.25;
-/// Standard errors of its own mean by which a simplification must be inside the slack to be kept before
-/// all replicates are run, or outside to be dropped.
+/// Standard errors of its own mean by which a simplification must be inside the slack to be kept, or outside
+/// to be dropped before all replicates are run.
 const SIMPLER_ERRORS: f64 = 1.5;
 
 /// Judges a trial. Pure: the same input gives the same verdict, and nothing else is read.
@@ -441,10 +441,11 @@ impl Weighed {
     }
 
     fn simplified(&self) -> Option<Judged> {
-        // A single lucky run is no proof; where runs do not differ at all it is.
-        let several = (self.runs > 1 || self.sigma == 0.0) && self.behind + self.leeway <= self.slack;
-        let proven = !self.blind && (several || !self.more_runs);
-        (self.lines < 0 && proven && self.behind <= self.slack).then(|| {
+        // A single lucky run is no proof; where runs do not differ at all it is. The candidate's own luck has to
+        // fit into the slack too: many keeps at its edge, each by a lucky mean, would otherwise end beyond it.
+        let several = self.runs > 1 || self.sigma == 0.0;
+        let inside = self.behind + self.leeway <= self.slack;
+        (self.lines < 0 && several && inside && !self.blind).then(|| {
             let (lines, slack) = (-self.lines, figure(self.slack));
             let simpler =
                 format!("; {lines} lines fewer, and within {slack} of the best, {}", figure(self.best));

@@ -165,10 +165,8 @@ fn an_agent_that_is_not_installed_is_named() {
 
 #[test]
 fn what_a_crash_printed_reaches_the_prompt_short() {
-    let toy = agent(&format!(
-        "cat > \"$AGENT_DIR/prompt.txt\"\n{}",
-        "echo \"x = crash2 # $$\" > cand/x.txt\n"
-    ));
+    let toy =
+        agent(&format!("cat > \"$AGENT_DIR/prompt.txt\"\n{}", "echo \"x = crash2 # $$\" > cand/x.txt\n"));
     toy.write(
         "score.sh",
         "grep -q '^x = 10 ' cand/x.txt && { echo '{\"loss\": 1}'; exit 0; }\n\

@@ -68,3 +68,21 @@ fn progress_goes_to_stderr_and_json_alone_to_stdout() {
     assert!(!ran.stderr.is_empty(), "a person follows on stderr");
     assert!(!ran.stderr.contains('\u{1b}'), "no colours or cursor moves into a pipe");
 }
+
+#[test]
+fn show_tells_throughput_from_learning() {
+    let toy = Toy::and("[fit]\ncommand = [\"sh\", \"fit.sh\", \"{trial}\"]\n");
+    // Twice the tokens at the loss of x: the baseline, x = 10, sees 100 steps, x = 6 the same tokens in each of 200.
+    toy.write(
+        "fit.sh",
+        "x=$(sed -n 's/^x = \\([^ ]*\\).*/\\1/p' cand/x.txt)\n\
+         awk -v x=\"$x\" 'BEGIN { print \"step,seconds,progress,tokens,loss\"; n = 1000 / x\n\
+         for (i = 1; i <= n; i++) printf \"%d,0,0,%d,%.6f\\n\", i, i * 10, 5 - i / 1000 }' > \"$1/steps.csv\"\n",
+    );
+    toy.commit("a fit");
+    let toy = toy.init();
+    toy.attempt("5");
+    toy.exits(0, &["show", "2"])
+        .says(&["from throughput (2.00 x the tokens)", "+0.0000 from learning per token"]);
+    toy.exits(0, &["show", "1"]);
+}
