@@ -237,6 +237,7 @@ impl Range {
         let trials = self.root().join(".ratchet/tags/range/trials");
         let mut folders: Vec<PathBuf> =
             fs::read_dir(trials)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        folders.retain(|path| path.is_dir());
         folders.sort();
         let Some(last) = folders.pop() else { return Ok(Vec::new()) };
         let mut found = Vec::new();
