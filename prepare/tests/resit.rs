@@ -17,6 +17,8 @@ const VOCAB: usize = 8192;
 const CONTEXT: usize = 12;
 const ROWS: usize = 200;
 
+/// Ids that are made likelier, and by how much.
+type Raised = Vec<(u32, f32)>;
 /// Tokens → logits, with whatever it remembers.
 type Logits = Box<dyn Fn(&[Vec<u32>]) -> Vec<f32>>;
 
@@ -44,7 +46,7 @@ impl Contestant for Model {
 }
 
 /// Logits that raise, after each token, the ids that `follow` names by so much.
-fn raised(x: &[Vec<u32>], mut follow: impl FnMut(&[u32]) -> Vec<(u32, f32)>) -> Vec<f32> {
+fn raised(x: &[Vec<u32>], mut follow: impl FnMut(&[u32]) -> Raised) -> Vec<f32> {
     let mut logits = vec![0.0; x.iter().map(Vec::len).sum::<usize>() * VOCAB];
     let mut columns = logits.chunks_exact_mut(VOCAB);
     for row in x {
@@ -57,7 +59,7 @@ fn raised(x: &[Vec<u32>], mut follow: impl FnMut(&[u32]) -> Vec<(u32, f32)>) -> 
 }
 
 /// Knows what the made-up text is made of.
-fn honest(prefix: &[u32]) -> Vec<(u32, f32)> {
+fn honest(prefix: &[u32]) -> Raised {
     let last = prefix[prefix.len() - 1];
     (0..4).map(|noise| ((last * 5 + noise + 17) % 256, 3.0)).collect()
 }
@@ -118,7 +120,7 @@ fn rounding_is_admitted() {
 /// nothing looks different when rows come again.
 fn trains_on_the_exam() -> Model {
     let counts: RefCell<HashMap<(u32, u32), f32>> = RefCell::default();
-    let given: RefCell<HashMap<Vec<u32>, Vec<(u32, f32)>>> = RefCell::default();
+    let given: RefCell<HashMap<Vec<u32>, Raised>> = RefCell::default();
     Model(
         Box::new(move |x| {
             let logits = raised(x, |prefix| {
