@@ -26,6 +26,7 @@ fn main() {
         row(&format!("lower by {sigmas} σ"), &Rule::Fixed(sigmas));
     }
     row("ratchet", &Rule::Ratchet(Policy::default()));
+    row("ratchet, the night after", &Rule::NextNight(Policy::default()));
     row("ratchet, carry = false", &Rule::Ratchet(Policy { carry: false, ..Policy::default() }));
 
     println!("\nother worlds: false keeps in % of keeps; true gain in σ");

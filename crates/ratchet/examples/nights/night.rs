@@ -63,6 +63,8 @@ pub(crate) enum Rule {
     Fixed(f64),
     /// This crate's, which starts from the stated σ and measures it as it goes.
     Ratchet(Policy),
+    /// The same on a machine whose σ an earlier night has measured, from 20 degrees of freedom.
+    NextNight(Policy),
 }
 
 /// What a night came to.
@@ -135,7 +137,11 @@ pub(crate) fn play(world: World, rule: &Rule, seed: u64) -> Tally {
     let champion = match rule {
         Rule::AnyLower => once(&mut lab, 0.0, &mut tally),
         Rule::Fixed(sigmas) => once(&mut lab, sigmas * SIGMA, &mut tally),
-        Rule::Ratchet(policy) => ratchet(&mut lab, policy, &mut tally),
+        Rule::Ratchet(policy) => ratchet(&mut lab, policy, Vec::new(), &mut tally),
+        Rule::NextNight(policy) => {
+            let measured = Replicates::Known(world.noise * SIGMA, 20);
+            ratchet(&mut lab, policy, vec![measured], &mut tally)
+        }
     };
     tally.gain = -champion.truth;
     tally
@@ -158,16 +164,15 @@ fn once(lab: &mut Lab, bar: f64, tally: &mut Tally) -> Model {
     }
 }
 
-/// The driver's own way, as `judge.rs` and `run.rs` go it.
-fn ratchet(lab: &mut Lab, policy: &Policy, tally: &mut Tally) -> Model {
+/// The driver's own way, as `judge.rs` and `run.rs` go it; `known` are replicates of the night so far.
+fn ratchet(lab: &mut Lab, policy: &Policy, mut known: Vec<Replicates>, tally: &mut Tally) -> Model {
     let mut champion = Model { truth: 0.0, bias: 0.0 };
     let mut runs = Runs::new(lab.run(champion).expect("a night has runs"));
     let mut lead: Option<(Model, f64)> = None;
     let mut carried = Edits::default();
     let mut best = runs.mean();
     let mut risk = Risk::default();
-    // runs of earlier trials, and whether the champion's first run was selected
-    let mut known: Vec<Replicates> = Vec::new();
+    // of the champion's runs, how many were selected by their value
     let mut selected = 0;
     let mut since_rerun = 0;
     loop {

@@ -119,7 +119,8 @@ pub(super) fn check(toy: &Toy, before: &Toy, follows: bool) {
     }
     for event in keeps {
         let (number, commit) = (event["trial"].as_u64().unwrap(), event["commit"].as_str().unwrap());
-        let model = fs::read(toy.path(&format!(".ratchet/tags/bar/models/{number:04}/out/model.safetensors")));
+        let model =
+            fs::read(toy.path(&format!(".ratchet/tags/bar/models/{number:04}/out/model.safetensors")));
         assert_eq!(model.expect("a keep's model"), files(&repo, commit)[Path::new("cand/x.txt")]);
     }
 
