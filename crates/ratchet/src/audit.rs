@@ -102,17 +102,17 @@ impl Session {
         }
         fs::create_dir_all(&dir).doing("create", &dir)?;
         // beside the model nothing may be written: what was kept stays as it was
-        let files = fs::read_dir(&model).doing("list", &model)?.flatten();
-        let files: Vec<_> =
-            files.filter(|entry| entry.path().is_file()).map(|entry| entry.file_name()).collect();
-        for name in &files {
+        let entries = fs::read_dir(&model).doing("list", &model)?.flatten();
+        let parts: Vec<_> = entries.map(|entry| entry.file_name()).filter(|name| name != "bin").collect();
+        for name in &parts {
             link(&model.join(name), &dir.join(name))?;
         }
         let place = self.place(dir.clone(), Some(model.join("bin")), 0);
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
         let scored = bench.audit()?;
-        for name in &files {
-            fs::remove_file(dir.join(name)).doing("remove", &dir.join(name))?;
+        for part in parts.iter().map(|name| dir.join(name)) {
+            let removed = if part.is_dir() { fs::remove_dir_all(&part) } else { fs::remove_file(&part) };
+            removed.doing("remove", &part)?;
         }
         let value = match scored {
             Ok(value) => value.get(),
@@ -127,8 +127,15 @@ impl Session {
     }
 }
 
-/// A second name for a file, or a copy where there can be none.
+/// Second names for all files, or copies where there can be none.
 fn link(from: &Path, to: &Path) -> Result<()> {
+    if from.is_dir() {
+        fs::create_dir_all(to).doing("create", to)?;
+        for entry in fs::read_dir(from).doing("list", from)?.flatten() {
+            link(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
     fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)).doing("copy the model to", to)
 }
 
@@ -184,7 +191,7 @@ impl Audit {
         for (trial, reason) in &self.left_out {
             let _ = writeln!(text, "{trial:>5}  left out: {}", plain(reason, 160));
         }
-        if let Some((selected, audited)) = self.total() {
+        if let Some((selected, audited)) = self.total().filter(|_| self.models.len() > 1) {
             let _ = writeln!(
                 text,
                 "total  {selected:+.6} selected, {audited:+.6} audited, gap {:+.6} (each of one run, the trial's first)",
