@@ -109,3 +109,23 @@ impl Attack {
         Ok(before)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The oracle is the tree as it stands: an attack whose old lines are gone would attack nothing.
+    #[test]
+    fn every_attack_fits_the_contestant_as_it_is() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = here.join("../..");
+        for attack in Attack::all(&here.join("attacks")).unwrap() {
+            for Edit { path, old, .. } in &attack.edits {
+                let text = fs::read_to_string(root.join(path)).unwrap_or_default();
+                let found = if old.is_empty() { text.len() } else { text.matches(old).count() };
+                let expected = usize::from(!old.is_empty());
+                assert_eq!(found, expected, "{}: {}", attack.name, path.display());
+            }
+        }
+    }
+}
