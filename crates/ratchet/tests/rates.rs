@@ -39,5 +39,7 @@ fn a_night_reaches_more_than_any_threshold_that_keeps_as_few_false() {
     let ours = mean(&Rule::Ratchet(Policy::default()));
     let [any, threshold] = [Rule::AnyLower, Rule::Fixed(3.0)].map(|rule| mean(&rule));
     assert!(ours > threshold + 3.0, "{ours} σ against {threshold} of the threshold with 6 % false keeps");
-    assert!(ours > any - 1.5, "{ours} σ against {any} of any lower value, of whose keeps 45 % are false");
+    // of any lower value's keeps 45 % are false; where σ is known, nothing is paid for that
+    let after = mean(&Rule::NextNight(Policy::default()));
+    assert!(ours > any - 1.5 && after > any - 1.0, "{ours} and {after} σ against {any} of any lower value");
 }
