@@ -2,10 +2,12 @@
 
 use std::{fs, path::PathBuf};
 
+use prepare::profile::Profile;
+
 use crate::{
     candidate::admissible,
     config::{EXEMPT, FILE, Task},
-    error::{Doing, Result},
+    error::{Doing, Error, Result},
     fingerprint,
     git::{ChangeKind, Oid, Repo, short},
     journal::{Event, Init, Journal},
@@ -77,8 +79,9 @@ fn present(
     })
 }
 
-/// Lets a tag without a kept baseline start from the present HEAD and contract: no value is compared yet,
-/// and a commit may have repaired what made the baseline crash.
+/// Lets a tag without a kept baseline start from the present HEAD and contract, and under the profile that is
+/// asked for: no value is compared yet, a commit may have repaired what made the baseline crash, and another
+/// profile's data may be there.
 ///
 /// A kill between the journal and the branch is made good as after a keep.
 pub(crate) fn begin_again(
@@ -96,11 +99,15 @@ pub(crate) fn begin_again(
     };
     let old = repo.parse(&then.base)?;
     finish_branch(repo, tag, journal, old)?;
-    if repo.head()? == old && task.contract() == then.contract {
+    let wanted = Profile::requested(asked.profile).map_err(|error| Error::usage(error.to_string()))?;
+    let known = then.profile.as_deref();
+    let elsewhere = known.is_some_and(|known| wanted.is_some_and(|wanted| wanted.name() != known));
+    if repo.head()? == old && task.contract() == then.contract && !elsewhere {
         return Ok(());
     }
     repo.check_branch(tag, old)?;
-    let now = present(task, repo, state, tag, asked, Some(&then), observer)?;
+    let fixed = (!elsewhere).then_some(&then);
+    let now = present(task, repo, state, tag, asked, fixed, observer)?;
     let base = repo.parse(&now.base)?;
     // without it the editable files count as started from the base, old or new
     let checkout = state.tag(tag).checkout();

@@ -17,6 +17,7 @@ use crate::{
     config::{ProposerKind, Task},
     exec::first_line_of,
     git::Repo,
+    proposer::SourceFile,
     setting::{gpu_name, nvcc},
     state::{State, Tag},
 };
@@ -126,7 +127,8 @@ pub fn examine(root: &Path) -> Report {
     checks.push(disk(root));
     if let Some(task) = &task {
         checks.push(forbidden::sandbox(root, task));
-        checks.push(proposer(task));
+        checks.push(programs(root, task));
+        checks.push(proposer(root, task));
     }
     checks.push(lock(root));
     Report { checks }
@@ -229,7 +231,55 @@ fn disk(root: &Path) -> Check {
     }
 }
 
-fn proposer(task: &Task) -> Check {
+/// Whether the programs that the contract names are there; those that a build leaves are not, yet.
+fn programs(root: &Path, task: &Task) -> Check {
+    let steps = [
+        ("prepare", &task.prepare),
+        ("build", &task.build),
+        ("preflight", &task.preflight),
+        ("fit", &task.fit),
+    ];
+    let steps = steps.into_iter().filter_map(|(name, step)| Some((name, &step.as_ref()?.command)));
+    let missing = steps.chain([("score", &task.score.command)]).find_map(|(name, command)| {
+        let program = command.first().filter(|program| !program.contains('{'))?;
+        (!is_there(root, program)).then(|| (name, program.clone()))
+    });
+    match missing {
+        Some((name, program)) => fail(
+            "programs",
+            format!("[{name}] runs {program}, which is not installed"),
+            "install it, or correct the command in ratchet.toml",
+        ),
+        None => pass("programs", "what the task runs is installed"),
+    }
+}
+
+/// Whether a program can be found: on PATH, or, named by a path, below the root.
+fn is_there(root: &Path, program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match program.contains('/') {
+        true => root.join(program).is_file(),
+        false => std::env::split_paths(&path).any(|folder| folder.join(program).is_file()),
+    }
+}
+
+/// How many knobs the committed files mark.
+fn knobs(root: &Path, task: &Task) -> Result<usize, String> {
+    let read = || {
+        let repo = Repo::open(root)?;
+        repo.editable_files(repo.head()?, task.editable())
+    };
+    let text = |(path, bytes): (PathBuf, Vec<u8>)| {
+        Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
+    };
+    let files: Vec<SourceFile> =
+        read().map_err(|error| error.to_string())?.into_iter().filter_map(text).collect();
+    // a line that differs by profile names all of them
+    let profile = task.has_profiles().then(|| Profile::Laptop.name());
+    crate::proposer::knobs::count(&files, profile)
+}
+
+fn proposer(root: &Path, task: &Task) -> Check {
     match (task.proposer.kind, &task.proposer.agent) {
         (ProposerKind::Agent, Some(agent)) => {
             let preset = agent.preset.map(crate::config::Preset::command);
@@ -239,10 +289,7 @@ fn proposer(task: &Task) -> Check {
                 .or(preset)
                 .and_then(|command| command.first().cloned())
                 .unwrap_or_default();
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            if program.contains('/')
-                || std::env::split_paths(&path).any(|folder| folder.join(&program).is_file())
-            {
+            if is_there(root, &program) {
                 pass("proposer", format!("agent {program}"))
             } else {
                 fail(
@@ -252,7 +299,15 @@ fn proposer(task: &Task) -> Check {
                 )
             }
         }
-        _ => pass("proposer", "knobs: the built-in search, offline"),
+        _ => match knobs(root, task) {
+            Ok(0) => fail(
+                "proposer",
+                "knobs: no editable file marks one",
+                "write for example `// knob: log 0.005..0.2` behind a value, or use an agent",
+            ),
+            Ok(knobs) => pass("proposer", format!("knobs: the built-in search, offline; marked: {knobs}")),
+            Err(problem) => fail("proposer", problem, "correct the marker"),
+        },
     }
 }
 

@@ -108,7 +108,10 @@ impl Toy {
 
     /// An empty folder.
     pub(crate) fn no_repository() -> Self {
-        Self { dir: tempfile::Builder::new().prefix("a toy, ü ").tempdir().unwrap(), env: Vec::new() }
+        Self {
+            dir: tempfile::Builder::new().prefix("a toy, ü ").tempdir_in(memory()).unwrap(),
+            env: Vec::new(),
+        }
     }
 
     /// The same repository elsewhere, its worktrees with it.
@@ -268,6 +271,15 @@ impl Toy {
     pub(crate) fn open_the_gate(&self) {
         self.write("open", "");
     }
+}
+
+/// A folder in memory where there is room, else the usual one: the driver syncs all it writes, and thousands
+/// of trials are not to wait for a disk.
+fn memory() -> PathBuf {
+    const ROOM: u64 = 1 << 30;
+    let memory = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+    if free > ROOM { memory.to_path_buf() } else { std::env::temp_dir() }
 }
 
 fn copy_all(from: &Path, to: &Path) {

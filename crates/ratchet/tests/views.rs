@@ -60,6 +60,17 @@ fn doctor_checks_without_changing_anything() {
 }
 
 #[test]
+fn doctor_is_not_ready_for_a_loop_that_cannot_run() {
+    let toy = Toy::new();
+    toy.exits(0, &["doctor"]).says(&["marked: 1"]);
+    toy.write("cand/x.txt", "x = 10\n");
+    toy.commit("no knob");
+    toy.exits(4, &["doctor"]).says(&["no editable file marks one"]);
+    let toy = Toy::with(|task| task.replace("\"sh\", \"score.sh\"", "\"no-such-program\""));
+    toy.exits(4, &["doctor"]).says(&["[score] runs no-such-program"]);
+}
+
+#[test]
 fn progress_goes_to_stderr_and_json_alone_to_stdout() {
     let toy = Toy::new();
     toy.set("6");

@@ -79,6 +79,15 @@ fn knobs(files: &[SourceFile], profile: Option<&str>) -> Result<Vec<Knob>, Propo
     Ok(knobs)
 }
 
+/// How many knobs the files mark. Fails on a marker that cannot be followed, naming its file and line.
+pub fn count(files: &[SourceFile], profile: Option<&str>) -> Result<usize, String> {
+    match knobs(files, profile) {
+        Ok(knobs) => Ok(knobs.len()),
+        Err(ProposeError::Exhausted(_)) => Ok(0),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The edits that give the knob of this name a value. `None` when no file marks one.
 ///
 /// Fails on a marker that cannot be followed, naming its file and line.

@@ -68,6 +68,18 @@ pub(super) fn damage(table: &mut Table) {
         assert_eq!((&trials[..2], trials.last()), (&[kept("10"), kept("6")][..], Some(&kept("5"))));
         sound::check(&toy, &was, true);
     });
+    let odd = ["a FIFO", "a folder"];
+    let name = |odd: &&'static str| ("program.md of a run is no file", (*odd).to_owned());
+    table.each(&odd, name, |odd| {
+        let toy = before.copy();
+        remove(&toy, "program.md");
+        put(odd, &toy.path("program.md"));
+        let ran = toy.ratchet(&["run", "--trials", "1"]);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        one_line(&ran, "program.md");
+        remove(&toy, "program.md");
+        toy.exits(0, &["run", "--trials", "1"]);
+    });
     during_a_trial(table);
 }
 
@@ -85,7 +97,7 @@ fn during_a_trial(table: &mut Table) {
             remove(&toy, lost);
             toy.open_the_gate();
             let ran = driver.ended("try");
-            assert!(matches!(ran.code, Some(0 | 1 | 2)), "{:?} {}", ran.code, ran.stderr);
+            assert!(matches!(ran.code, Some(0..=2)), "{:?} {}", ran.code, ran.stderr);
             if ran.code != Some(0) {
                 one_line(&ran, "");
             }
@@ -115,8 +127,8 @@ fn all(journal: &str) -> Vec<Damage> {
         add(kind, &format!("after byte {cut}"), Repaired, Box::new(move |toy| toy.write(JOURNAL, &part)));
     }
     let kind = "journal damaged before its end";
-    for line in 0..ends.len() - 1 {
-        let (text, at) = (journal.to_owned(), ends[line] - 2);
+    for (line, end) in ends[..ends.len() - 1].iter().enumerate() {
+        let (text, at) = (journal.to_owned(), end - 2);
         let damaged = format!("{}#{}", &text[..at], &text[at + 1..]);
         let does = move |toy: &Toy| {
             toy.write("whole", &text);
@@ -142,7 +154,15 @@ fn all(journal: &str) -> Vec<Damage> {
         }),
     );
     add(kind, "read-only", Repaired, Box::new(|toy| mode(toy, "results.tsv", 0o444)));
-    add(kind, "a FIFO", Repaired, Box::new(|toy| fifo(toy, "results.tsv")));
+    add(
+        kind,
+        "a FIFO",
+        Repaired,
+        Box::new(|toy| {
+            remove(toy, "results.tsv");
+            put("a FIFO", &toy.path("results.tsv"));
+        }),
+    );
     add(
         kind,
         "a folder",
@@ -260,10 +280,7 @@ fn all(journal: &str) -> Vec<Damage> {
         for odd in ["a FIFO", "a folder"] {
             let does = move |toy: &Toy| {
                 fs::rename(toy.path(path), toy.path("set-aside")).unwrap();
-                match odd {
-                    "a FIFO" => make_fifo(&toy.path(path)),
-                    _ => fs::create_dir(toy.path(path)).unwrap(),
-                }
+                put(odd, &toy.path(path));
                 toy.write("set-aside-from", path);
             };
             let mend = |toy: &Toy| {
@@ -297,13 +314,12 @@ fn replace(toy: &Toy, path: &str, text: &str) {
     toy.write(path, text);
 }
 
-fn fifo(toy: &Toy, path: &str) {
-    remove(toy, path);
-    make_fifo(&toy.path(path));
-}
-
-fn make_fifo(path: &Path) {
-    mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+/// Puts what is no plain file somewhere.
+fn put(odd: &str, path: &Path) {
+    match odd {
+        "a FIFO" => mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap(),
+        _ => fs::create_dir(path).unwrap(),
+    }
 }
 
 fn mode(toy: &Toy, path: &str, mode: u32) {

@@ -1,9 +1,9 @@
 //! Runs the driver under ptrace and stops it at every system call that changes a file below a root.
 //!
-//! Its threads are followed, what it starts is not. Changes through a memory map would go unseen; the driver
-//! makes none.
+//! What it starts is let go on as it likes. Changes through a memory map would go unseen; the driver makes none.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     os::unix::{fs::FileExt, process::CommandExt},
@@ -20,6 +20,9 @@ use nix::{
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::Pid,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
 /// What a call does to a disk.
@@ -83,41 +86,93 @@ impl<F: FnMut(&Call) -> Fate> Watch for F {
 
 /// Runs `command` to its end. Gives its exit code; `None` when it was killed.
 pub(super) fn trace(mut command: Command, root: &Path, watch: &mut dyn Watch) -> io::Result<Option<i32>> {
-    // SAFETY: between fork and exec the closure makes one system call and touches no memory.
+    let filter = filter()?;
+    // SAFETY: between fork and exec the closure makes three system calls and touches no memory but `filter`.
     unsafe {
-        command.pre_exec(|| ptrace::traceme().map_err(io::Error::from));
+        command.pre_exec(move || {
+            ptrace::traceme()?;
+            seccompiler::apply_filter(&filter).map_err(io::Error::other)
+        });
     }
     let child = command.spawn()?;
     let leader = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
     waitpid(leader, None)?; // stopped at its exec
-    let options = Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
-    ptrace::setoptions(leader, options)?;
-    ptrace::syscall(leader, None)?;
+    ptrace::setoptions(
+        leader,
+        Options::PTRACE_O_TRACESECCOMP
+            | Options::PTRACE_O_TRACESYSGOOD
+            | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_EXITKILL,
+    )?;
+    ptrace::cont(leader, None)?;
+    let threads = PathBuf::from(format!("/proc/{leader}/task"));
     let mut under_way: Vec<Begun> = Vec::new();
+    let mut ended = None;
     loop {
         // this thread's children alone: other threads trace drivers of their own
-        let status = waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD))?;
-        let (pid, signal) = match status {
-            WaitStatus::Exited(pid, code) if pid == leader => return Ok(Some(code)),
-            WaitStatus::Signaled(pid, ..) if pid == leader => return Ok(None),
-            WaitStatus::PtraceSyscall(pid) => {
-                at_syscall(pid, root, watch, &mut under_way)?;
-                (pid, None)
-            }
-            // a new thread's first stop; nobody else sends it
-            WaitStatus::Stopped(pid, Signal::SIGSTOP) => (pid, None),
-            WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
-            other => match other.pid() {
-                Some(pid) if pid != leader && !matches!(other, WaitStatus::PtraceEvent(..)) => continue,
-                Some(pid) => (pid, None),
-                None => continue,
-            },
+        let status = match waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
+            Err(Errno::ECHILD) => return ended.ok_or_else(|| io::Error::other("the driver was lost")),
+            status => status?,
         };
-        match ptrace::syscall(pid, signal) {
+        let Some(pid) = status.pid() else { continue };
+        let resumed = match status {
+            WaitStatus::Exited(_, code) => {
+                ended = if pid == leader { Some(Some(code)) } else { ended };
+                continue;
+            }
+            WaitStatus::Signaled(..) => {
+                ended = if pid == leader { Some(None) } else { ended };
+                continue;
+            }
+            WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_SECCOMP)
+                if threads.join(pid.to_string()).exists() =>
+            {
+                match at_entry(pid, root, watch)? {
+                    Some(begun) => {
+                        under_way.push(begun);
+                        ptrace::syscall(pid, None) // to its exit
+                    }
+                    None => ptrace::cont(pid, None),
+                }
+            }
+            WaitStatus::PtraceSyscall(_) => {
+                if let Some(at) = under_way.iter().position(|begun| begun.thread == pid) {
+                    at_exit(under_way.swap_remove(at), watch)?;
+                }
+                ptrace::cont(pid, None)
+            }
+            // a new process's or thread's first stop; nobody else sends it
+            WaitStatus::Stopped(_, Signal::SIGSTOP) => ptrace::cont(pid, None),
+            WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal),
+            _ => ptrace::cont(pid, None),
+        };
+        match resumed {
             Err(Errno::ESRCH) => {} // killed just now: its end is reported next
             resumed => resumed?,
         }
     }
+}
+
+/// Has the kernel stop a process at the calls that may change files, and at no other: the driver looks through
+/// `/proc` thousands of times. What it starts inherits this, and is let go on at once.
+fn filter() -> io::Result<BpfProgram> {
+    let mut numbers: BTreeMap<i64, Vec<SeccompRule>> =
+        CALLS.iter().map(|number| (*number, Vec::new())).collect();
+    // most files are opened to be read
+    let creates = [libc::O_CREAT, libc::O_TRUNC].map(|flag| {
+        let flag = flag as u64;
+        SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)
+            .and_then(|condition| SeccompRule::new(vec![condition]))
+    });
+    let creates = creates.into_iter().collect::<Result<_, _>>().map_err(io::Error::other)?;
+    numbers.insert(libc::SYS_openat, creates);
+    let (here, stop) = (std::env::consts::ARCH.try_into(), SeccompAction::Trace(0));
+    let here = here.map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(numbers, SeccompAction::Allow, stop, here).map_err(io::Error::other)?;
+    filter.try_into().map_err(io::Error::other)
 }
 
 /// A call between its entry and its exit.
@@ -128,26 +183,30 @@ struct Begun {
     registers: registers::Registers,
 }
 
-/// One stop, at a call's entry or its exit.
-fn at_syscall(pid: Pid, root: &Path, watch: &mut dyn Watch, under_way: &mut Vec<Begun>) -> io::Result<()> {
-    if let Some(at) = under_way.iter().position(|begun| begun.thread == pid) {
-        let begun = under_way.swap_remove(at);
-        match begun.fate {
-            Fate::Made if registers::result(pid)? >= 0 => watch.after(&begun.call),
-            Fate::Fails(errno) => registers::give_back(pid, begun.registers, -(errno as i64))?,
-            Fate::Torn => nix::sys::signal::kill(pid, Signal::SIGKILL)?,
-            _ => {}
-        }
-        return Ok(());
+/// A call's exit.
+fn at_exit(begun: Begun, watch: &mut dyn Watch) -> io::Result<()> {
+    let Begun { thread, call, fate, registers } = begun;
+    match fate {
+        Fate::Made if registers::result(thread)? >= 0 => watch.after(&call),
+        Fate::Fails(errno) => registers::give_back(thread, registers, -(errno as i64))?,
+        Fate::Torn => nix::sys::signal::kill(thread, Signal::SIGKILL)?,
+        _ => {}
     }
+    Ok(())
+}
+
+/// A call's entry; `None` when it changes no file below `root`.
+fn at_entry(pid: Pid, root: &Path, watch: &mut dyn Watch) -> io::Result<Option<Begun>> {
     let info = ptrace::syscall_info(pid)?;
-    if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
-        return Ok(());
+    if info.op != libc::PTRACE_SYSCALL_INFO_SECCOMP {
+        return Ok(None);
     }
-    // SAFETY: the kernel says in `op` that this is an entry, so that `entry` is the member it filled in.
-    let (number, args) = unsafe { (info.u.entry.nr, info.u.entry.args) };
-    let Some((kind, target, from)) = changing(number as i64, args) else { return Ok(()) };
-    let Some(path) = resolve(pid, target).filter(|path| path.starts_with(root)) else { return Ok(()) };
+    // SAFETY: the kernel says in `op` that `seccomp` is the member that it filled in.
+    let (number, args) = unsafe { (info.u.seccomp.nr, info.u.seccomp.args) };
+    let Some((kind, target, from)) = changing(number as i64, args) else { return Ok(None) };
+    let Some(path) = resolve(pid, target).filter(|path| path.starts_with(root)) else {
+        return Ok(None);
+    };
     let open = match target {
         Target::Fd(fd) => Some(PathBuf::from(format!("/proc/{pid}/fd/{fd}"))),
         Target::At(..) => None,
@@ -163,8 +222,7 @@ fn at_syscall(pid: Pid, root: &Path, watch: &mut dyn Watch, under_way: &mut Vec<
         // a descriptor and an address that cannot be: the kernel itself refuses, and changes nothing
         Fate::Fails(_) => registers::spoil(pid, registers)?,
     }
-    under_way.push(Begun { thread: pid, call, fate, registers });
-    Ok(())
+    Ok(Some(Begun { thread: pid, call, fate, registers }))
 }
 
 /// What a call works on.
@@ -178,6 +236,53 @@ enum Target {
 
 /// The current folder, as a descriptor.
 const HERE: u64 = libc::AT_FDCWD as u64;
+
+/// Every call that [`changing`] knows, `openat` aside.
+const CALLS: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_symlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    libc::SYS_mkdirat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_writev,
+    libc::SYS_pwritev,
+    libc::SYS_sendfile,
+    libc::SYS_fallocate,
+    libc::SYS_copy_file_range,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_ftruncate,
+    libc::SYS_fchmod,
+    libc::SYS_truncate,
+    libc::SYS_utimensat,
+    libc::SYS_fchmodat,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_syncfs,
+];
 
 /// Kind, target and source of a call that changes files; `None` for any other.
 fn changing(number: i64, args: [u64; 6]) -> Option<(Kind, Target, Option<Target>)> {
