@@ -26,7 +26,7 @@ const SECRET: &str = "correct-horse-battery-staple";
 
 /// How a trial ended.
 pub(crate) struct Ended {
-    /// `refused`, an outcome of a crash, `keep` or `discard`.
+    /// `refused`, an outcome of a crash, `keep` or `discard`; `exit N` where the driver gave no answer.
     pub(crate) how: String,
     /// The driver's reason.
     pub(crate) reason: String,
@@ -171,9 +171,12 @@ impl Range {
                 None => drop(fs::remove_file(&path)), // the driver may have taken it away
             }
         }
-        let line: Value = serde_json::from_slice(&output.stdout).with_context(|| {
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-        })?;
+        let Ok(line) = serde_json::from_slice::<Value>(&output.stdout) else {
+            let reason =
+                String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
+            let how = output.status.code().map_or("killed".to_owned(), |code| format!("exit {code}"));
+            return Ok(Ended { how, reason, value: None, seconds });
+        };
         let status = line["status"].as_str().unwrap_or_default();
         let how = if status == "crash" { line["outcome"].as_str().unwrap_or_default() } else { status };
         let reason = line["reason"].as_str().unwrap_or_default().to_owned();
