@@ -9,8 +9,11 @@
 //! ```
 //!
 //! which is the LORD++ condition (Ramdas, Yang, Wainwright, Jordan, NeurIPS 2017). Keeps earn levels for
-//! later tests, a long drought lowers them. A night without a single improvement ends with a keep in at most
-//! `false_keeps` of all cases.
+//! later tests, a long drought lowers them.
+//!
+//! The theorem asks that a test's data have not been looked at before. Ours have, a little: the first of a
+//! candidate's runs has also let it through the screening. What is left of the bound is therefore measured,
+//! by the real verdict over simulated nights (`examples/nights`, and as a test).
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};

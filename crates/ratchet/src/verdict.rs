@@ -23,7 +23,8 @@
 //! | is none of these | discard, unless the code is simpler and the value no worse than the slack allows |
 //!
 //! z follows from the level that [`Risk`] gives this test and from how often it is looked at, so that over
-//! a tag the share of keeps that are no improvement stays below `false_keeps`. Without `carry` there is no
+//! a tag the share of keeps that are no improvement stays near or below `false_keeps`; where it does not,
+//! `examples/nights` shows. False is a keep as a whole: single edits in it may do nothing. Without `carry` there is no
 //! screening: whatever has a chance is tested, by itself.
 //!
 //! Simplifications are judged against the best estimate that any champion ever had, not against the last
