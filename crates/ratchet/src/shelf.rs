@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io,
     path::Path,
 };
 
@@ -17,15 +18,22 @@ use crate::{
 const WORKING: [&str; 3] = ["out", "bin", "tmp"];
 
 /// Makes durable every plain file of a folder that `wanted` names, all below, and what each folder holds.
+/// What a contestant has closed to us is left as it is.
 fn sync_tree(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
-    for entry in fs::read_dir(dir).doing("list", dir)?.flatten() {
+    let closed = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let entries = match fs::read_dir(dir) {
+        Err(error) if closed(&error) => return Ok(()),
+        entries => entries.doing("list", dir)?,
+    };
+    for entry in entries.flatten() {
         let path = entry.path();
         match entry.file_type() {
             _ if !wanted(&entry.file_name().to_string_lossy()) => {}
             Ok(kind) if kind.is_dir() => sync_tree(&path, &|_| true)?,
-            Ok(kind) if kind.is_file() => {
-                File::open(&path).and_then(|file| file.sync_all()).doing("sync", &path)?;
-            }
+            Ok(kind) if kind.is_file() => match File::open(&path) {
+                Err(error) if closed(&error) => {}
+                file => file.and_then(|file| file.sync_all()).doing("sync", &path)?,
+            },
             _ => {}
         }
     }
