@@ -47,6 +47,7 @@ impl History {
                     record.value = mean(&record.values);
                 }
             }
+            Event::Replicated { counts: true, .. } => self.since_rerun = 0, // it crashed; not at once again
             // what the audit says reaches nobody who proposes or judges
             Event::Replicated { .. } | Event::Audited { .. } | Event::Transferred { .. } => {}
             Event::Advanced { .. } => self.behind = None,

@@ -116,7 +116,18 @@ impl Session {
                     counts: true,
                     tokens_m: measured.tokens_m,
                 })?,
-                Err(failure) => return Ok(Err(failure)),
+                Err(Failure::Stopped) => return Ok(Err(Failure::Stopped)),
+                Err(crash) => {
+                    self.journal.append(Event::Replicated {
+                        trial: champion.trial,
+                        run,
+                        value: None,
+                        seconds: began.elapsed().as_secs_f64(),
+                        counts: true,
+                        tokens_m: None,
+                    })?;
+                    return Ok(Err(crash));
+                }
             }
         }
         Ok(Ok(()))

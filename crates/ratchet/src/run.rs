@@ -145,8 +145,11 @@ impl Session {
                 match self.rerun_champion(observer)? {
                     Ok(()) => continue,
                     Err(Failure::Stopped) => return Ok(STOPPED.to_owned()),
+                    // what ails the machine shows in the trials as well, and those have a stop rule
                     Err(Failure::Crash(crash)) => {
-                        return Ok(format!("the champion crashes when it is run again: {}", crash.reason));
+                        let reason = format!("the champion crashed when it was run again: {}", crash.reason);
+                        observer.tell(Progress::Note(&reason));
+                        continue;
                     }
                 }
             }

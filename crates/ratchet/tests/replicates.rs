@@ -133,3 +133,18 @@ fn small_gains_are_carried_until_together_they_are_kept() {
     toy.exits(0, &["run", "--trials", "1"]);
     assert_eq!(toy.column("status")[5..], ["discard", "keep"]);
 }
+
+#[test]
+fn a_champion_that_crashes_when_it_is_run_again_does_not_end_the_night() {
+    let toy = Toy::with(|task| task.replace("\"strict\"", "\"noise\"\nsigma = 0.01"));
+    toy.write(
+        "score.sh",
+        "x=$(sed -n 's/^x = \\([^ ]*\\).*/\\1/p' cand/x.txt)\n\
+         if [ $x = 10 ] && [ -e \"$1/once\" ]; then echo 'no memory left' >&2; exit 1; fi\n: > \"$1/once\"\n\
+         awk -v x=$x 'BEGIN { printf \"{\\\"loss\\\": %.12g}\\n\", (x - 10) * (x - 10) }'\n",
+    );
+    toy.commit("a baseline that runs once");
+    let run = toy.exits(0, &["run", "--trials", "14", "--tag", "bar"]);
+    assert!(run.stderr.contains("the champion crashed when it was run again"), "{}", run.stderr);
+    assert_eq!(toy.rows().len(), 14);
+}

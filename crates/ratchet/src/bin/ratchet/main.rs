@@ -232,16 +232,22 @@ fn noise(root: &Path, runs: u32, asked: &Asked) -> Result<ExitCode> {
     };
     let champion = &measured.champion;
     let values: Vec<String> = champion.values.iter().map(|value| format!("{value:.6}")).collect();
-    let [low, high] = measured.spread.interval().map(|sigma| format!("{sigma:.6}"));
+    let sigma = match measured.spread.degrees {
+        0 => "unknown: it takes two runs of the champion".to_owned(),
+        degrees => {
+            let [low, high] = measured.spread.interval();
+            format!(
+                "{:.6}, between {low:.6} and {high:.6} in 95 of 100 cases ({degrees} degrees of freedom)",
+                measured.spread.sigma()
+            )
+        }
+    };
     let used = measured.noise.sigma().map_or("unknown".to_owned(), |sigma| format!("{sigma:.6}"));
     print(&format!(
-        "runs      {}  (trial {}, {})\nsigma     {:.6}, between {low:.6} and {high:.6} in 95 of 100 cases \
-         ({} degrees of freedom)\nverdicts  use {used} ({})\n{} further runs, {:.1} s\n",
+        "runs      {}  (trial {}, {})\nsigma     {sigma}\nverdicts  use {used} ({})\n{} further runs, {:.1} s\n",
         values.join("  "),
         champion.trial,
         session.task.metric.name,
-        measured.spread.sigma(),
-        measured.spread.degrees,
         measured.noise.origin(),
         measured.runs,
         measured.seconds
