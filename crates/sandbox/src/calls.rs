@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use libc::c_long;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
 };
 
 use crate::{SandboxError, policy::Calls};
@@ -21,6 +22,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
     libc::SYS_perf_event_open,
+    libc::SYS_fanotify_init, // holds up and refuses what others open
     libc::SYS_bpf,
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup, // its operations pass by every filter
@@ -63,7 +65,31 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_adjtimex,
 ];
 
-/// Without [`Calls::processes`]; `clone` is looked at, `clone3` cannot be.
+/// Settings of a process that whatever it starts inherits, each with the arguments that mean oneself: a driver
+/// pinned to one processor would pin every later trial.
+const OF_OTHERS: &[(c_long, &[(u8, u64)])] = &[
+    (libc::SYS_prlimit64, &[(0, 0)]),
+    (libc::SYS_sched_setaffinity, &[(0, 0)]),
+    (libc::SYS_sched_setscheduler, &[(0, 0)]),
+    (libc::SYS_sched_setparam, &[(0, 0)]),
+    (libc::SYS_sched_setattr, &[(0, 0)]),
+    (libc::SYS_setpriority, &[(0, libc::PRIO_PROCESS as u64), (1, 0)]),
+    (libc::SYS_ioprio_set, &[(0, IOPRIO_WHO_PROCESS), (1, 0)]),
+];
+const IOPRIO_WHO_PROCESS: u64 = 1;
+
+/// In a namespace of its own a process would have rights that it lacks here.
+const NAMESPACES: &[i32] = &[
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// Without [`Calls::processes`].
 const SIGNALS: &[c_long] =
     &[libc::SYS_kill, libc::SYS_pidfd_send_signal, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
 
@@ -139,18 +165,22 @@ pub(crate) fn filters(calls: Calls) -> Result<Vec<BpfProgram>, SandboxError> {
         false => Vec::new(),
     };
     rules.insert(libc::SYS_socket, others);
-    // limits of others; one's own are 0
-    rules.insert(libc::SYS_prlimit64, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
-    if !calls.processes {
-        let threads = libc::CLONE_THREAD as u64;
-        rules.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(threads), 0)?]);
+    for (call, oneself) in OF_OTHERS {
+        let others = oneself.iter().map(|(argument, value)| rule(*argument, SeccompCmpOp::Ne, *value));
+        rules.insert(*call, others.collect::<Result<_, _>>()?);
     }
-    let mut programs = vec![program(rules, libc::EPERM)?];
+    let bits = |flag: i32| u64::from(flag.cast_unsigned());
+    let mut clones = NAMESPACES
+        .iter()
+        .map(|flag| rule(0, SeccompCmpOp::MaskedEq(bits(*flag)), bits(*flag)))
+        .collect::<Result<Vec<_>, _>>()?;
     if !calls.processes {
-        // its flags lie in memory, where no filter sees them; libc then takes `clone`
-        programs.push(program([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS)?);
+        clones.push(rule(0, SeccompCmpOp::MaskedEq(bits(libc::CLONE_THREAD)), 0)?);
     }
-    Ok(programs)
+    rules.insert(libc::SYS_clone, clones);
+    // the flags of `clone3` lie in memory, where no filter sees them; libc then takes `clone`
+    let unseen = [(libc::SYS_clone3, Vec::new())].into();
+    Ok(vec![native_only(), program(rules, libc::EPERM)?, program(unseen, libc::ENOSYS)?])
 }
 
 /// No other program, and no other process, from here on.
@@ -159,6 +189,20 @@ pub(crate) fn seal() -> Result<Vec<BpfProgram>, SandboxError> {
     let exec = [libc::SYS_execve, libc::SYS_execveat].map(|call| (call, Vec::new()));
     programs.push(program(exec.into(), libc::EPERM)?);
     Ok(programs)
+}
+
+/// Denies the calls of x32, which some kernels have beside those of x86-64: they are numbered anew above this bit,
+/// where no other filter knows them. Other architectures use no number so high.
+fn native_only() -> BpfProgram {
+    const X32_BIT: u32 = 0x4000_0000;
+    let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let answer = |k| instruction(libc::BPF_RET | libc::BPF_K, 0, 0, k);
+    vec![
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0), // the call's number, the first field
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32_BIT),
+        answer(libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProgram, SandboxError> {

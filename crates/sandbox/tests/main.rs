@@ -136,6 +136,35 @@ fn without_marks_times_and_modes_stay() {
 }
 
 #[test]
+fn settings_of_others_and_namespaces_are_out_of_reach() {
+    let python = Command::new("python3").arg("--version").output().is_ok();
+    if !confines() || !python {
+        return;
+    }
+    const PRELUDE: &str = "import ctypes, os, threading; other = os.getppid(); libc = ctypes.CDLL(None)";
+    let room = Room::new(OPEN);
+    // the shell stays the parent: it has something left to do
+    let run = |act: &str| room.run(&format!("python3 -c '{PRELUDE}; {act}'; exit $?"));
+    for own in [
+        "os.sched_setaffinity(0, os.sched_getaffinity(0))",
+        "os.nice(1)",
+        "os.waitpid(os.fork() or os._exit(0), 0)",
+        "t = threading.Thread(target=print); t.start(); t.join()",
+    ] {
+        assert_eq!(run(own), 0, "{own}");
+    }
+    for forbidden in [
+        "os.sched_setaffinity(other, os.sched_getaffinity(0))",
+        "os.sched_setscheduler(other, os.SCHED_IDLE, os.sched_param(0))",
+        "os.setpriority(os.PRIO_PROCESS, other, 19)",
+        "os.setpriority(os.PRIO_USER, 0, 19)",
+        "NEWUSER, SIGCHLD, clone = 0x10000000, 17, 56; child = libc.syscall(clone, NEWUSER | SIGCHLD, 0, 0, 0, 0); os._exit(child < 0)",
+    ] {
+        assert_ne!(run(forbidden), 0, "{forbidden}");
+    }
+}
+
+#[test]
 fn without_internet_there_is_no_network() {
     let python = Command::new("python3").arg("--version").output().is_ok();
     if confines() && python {
