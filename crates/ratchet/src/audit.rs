@@ -13,6 +13,7 @@ use std::{
 use crate::{
     config::Goal,
     error::{Doing, Error, Result},
+    git::remove,
     journal::{Event, Status},
     measure::{Bench, Failure},
     progress::{Observer, Progress},
@@ -98,7 +99,7 @@ impl Session {
         let began = Instant::now();
         let (model, dir) = (self.dir.model(trial), self.audit_dir(trial));
         if dir.exists() {
-            fs::remove_dir_all(&dir).doing("clear", &dir)?;
+            remove(&dir)?;
         }
         fs::create_dir_all(&dir).doing("create", &dir)?;
         // beside the model nothing may be written: what was kept stays as it was
@@ -111,8 +112,9 @@ impl Session {
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
         let scored = bench.audit()?;
         for part in parts.iter().map(|name| dir.join(name)) {
-            let removed = if part.is_dir() { fs::remove_dir_all(&part) } else { fs::remove_file(&part) };
-            removed.doing("remove", &part)?;
+            if part.exists() {
+                remove(&part)?;
+            }
         }
         let value = match scored {
             Ok(value) => value.get(),
@@ -127,8 +129,11 @@ impl Session {
     }
 }
 
-/// Second names for all files, or copies where there can be none.
+/// Second names for all files, or copies where there can be none. A link may lead anywhere and stays behind.
 fn link(from: &Path, to: &Path) -> Result<()> {
+    if from.is_symlink() {
+        return Ok(());
+    }
     if from.is_dir() {
         fs::create_dir_all(to).doing("create", to)?;
         for entry in fs::read_dir(from).doing("list", from)?.flatten() {

@@ -11,7 +11,7 @@ use crate::{
     config::Task,
     error::{Doing, Error, Result},
     exec::{Limits, allowed_env},
-    git::remove,
+    git::{open_up, remove},
     processes::{MARK, machine_memory_bytes},
     setting::Setting,
 };
@@ -61,6 +61,11 @@ impl Place {
             }
         }
         Ok(())
+    }
+
+    /// Makes `out` and `tmp`, as a run left them, folders that the driver can keep or remove.
+    pub fn open_up(&self) -> Result<()> {
+        [self.out(), self.tmp()].iter().try_for_each(|folder| open_up(folder))
     }
 
     /// A command with its placeholders replaced. What `{target}/…` names is run from its copy.

@@ -161,7 +161,7 @@ impl Session {
         let files = self.repo.files(commit)?;
         self.worktree.restore(commit, &files)?;
         if dir.exists() {
-            fs::remove_dir_all(&dir).doing("clear", &dir)?;
+            remove(&dir)?;
         }
         let place = self.place(dir, Some(bin.clone()), run);
         fs::create_dir_all(&place.dir).doing("create", &place.dir)?;

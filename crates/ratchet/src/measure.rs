@@ -383,7 +383,9 @@ impl Bench<'_> {
             limits: limits(self.task, &self.place.dir),
             ..Spec::new(&command, dir, env, Duration::from_secs(step.timeout_s))
         };
-        Ok(exec::run(spec, log, out, self.stop))
+        let ended = exec::run(spec, log, out, self.stop);
+        self.place.open_up()?;
+        Ok(ended)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     commands::{Place, binaries, seed},
     error::{Doing, Error, Result},
     fingerprint::{Snapshot, difference},
-    git::{Files, Oid},
+    git::{Files, Oid, remove},
     history::mean,
     journal::{Event, Status, TrialRecord},
     ledger,
@@ -76,7 +76,7 @@ impl Session {
         let trial = self.history().next_trial();
         let dir = self.dir.trial(trial);
         if dir.exists() {
-            fs::remove_dir_all(&dir).doing("clear the folder of an interrupted trial", &dir)?;
+            remove(&dir)?;
         }
         fs::create_dir_all(&dir).doing("create the trial's folder", &dir)?;
         observer.tell(Progress::Started {

@@ -146,3 +146,20 @@ fn a_key_in_the_drivers_environment_reaches_no_file() {
     let grep = std::process::Command::new("grep").args(["-rlF", KEY]).arg(toy.root()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "files that hold the key");
 }
+
+#[test]
+fn what_a_trial_closes_nests_or_leaves_in_its_folder_does_not_stop_the_next() {
+    let score = r#"cd "$1"; mkdir -p closed/below deep; mkfifo pipe
+        (cd deep; name=$(printf %0200d 0); while mkdir $name && cd $name; do :; done)
+        chmod 0 closed/below; chmod 0 closed "$TMPDIR" .; echo '{"loss": 1}'"#;
+    let Some(toy) = confined(score, "") else { return };
+    toy.write(
+        "ratchet.toml",
+        &toy.read("ratchet.toml").replace("[\"sh\", \"score.sh\"]", "[\"sh\", \"score.sh\", \"{trial}\"]"),
+    );
+    toy.commit("its own folder");
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    let model = toy.path(".ratchet/tags/bar/models/0001/out");
+    assert!(model.join("closed/below").is_dir() && model.join("deep").is_dir());
+    assert!(!model.join("pipe").exists());
+}

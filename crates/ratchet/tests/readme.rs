@@ -47,7 +47,10 @@ fn every_command_and_flag_in_the_documents_exists() {
             }
         }
     }
-    for command in ["run", "try", "status", "show", "log", "sync", "rerun", "init", "noise", "audit", "transfer", "doctor"] {
+    for command in [
+        "run", "try", "status", "show", "log", "sync", "rerun", "init", "noise", "audit", "transfer",
+        "doctor",
+    ] {
         assert!(seen.contains(command), "no document shows `ratchet {command}`");
     }
 }

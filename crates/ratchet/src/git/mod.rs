@@ -13,7 +13,7 @@ use std::{
 pub use changes::{Change, ChangeKind};
 pub use git2::Oid;
 use git2::{ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode};
-pub use worktree::{Worktree, remove};
+pub use worktree::{Worktree, open_up, remove};
 
 use crate::{
     config::Editable,

@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashSet,
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -211,13 +212,39 @@ pub fn remove(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Makes a folder that others filled one that its owner can read, move and remove: opens up what they closed, and
+/// removes what is no file, folder or link, and folders nested deeper than anyone needs.
+pub fn open_up(top: &Path) -> Result<()> {
+    const LONGEST: usize = 1024; // of a path below `top`; with it the system's own limit is far
+    let mut queue = vec![top.to_path_buf()];
+    while let Some(path) = queue.pop() {
+        let meta = fs::symlink_metadata(&path).doing("look at", &path)?;
+        let kind = meta.file_type();
+        if kind.is_symlink() {
+            continue;
+        }
+        if !kind.is_dir() && !kind.is_file() || path.as_os_str().len() > top.as_os_str().len() + LONGEST {
+            remove(&path)?;
+            continue;
+        }
+        let (mode, least) = (meta.mode(), if kind.is_dir() { 0o700 } else { 0o600 });
+        if mode & least != least {
+            fs::set_permissions(&path, Permissions::from_mode(mode | least)).doing("open up", &path)?;
+        }
+        if kind.is_dir() {
+            let entries = fs::read_dir(&path).doing("list", &path)?;
+            queue.extend(entries.flatten().map(|entry| entry.path()));
+        }
+    }
+    Ok(())
+}
+
 /// Opens every folder up, and moves those that lie deep to the top.
 fn lift(top: &Path, lifted: &mut u32) -> Result<()> {
     const DEEP: usize = 8;
     let mut queue = vec![(top.to_path_buf(), 0)];
     while let Some((folder, depth)) = queue.pop() {
-        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-            .doing("open up", &folder)?;
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).doing("open up", &folder)?;
         for entry in fs::read_dir(&folder).doing("list", &folder)?.flatten() {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;

@@ -17,6 +17,7 @@ use crate::{
     config::{Agent, Goal, Preset},
     error::Error,
     exec::{self, End, Spec, StopFlag},
+    git::remove,
     journal::{Status, TrialRecord},
     processes::MARK,
     reach::at_home,
@@ -116,7 +117,7 @@ impl Proposer for AgentProposer {
         fs::write(brief.worktree.join(PROPOSAL_FILE), "").map_err(failed)?;
         let temporary = self.temporary();
         if temporary.exists() {
-            fs::remove_dir_all(&temporary).map_err(failed)?;
+            remove(&temporary).map_err(|error| ProposeError::Failed(error.to_string()))?;
         }
         fs::create_dir_all(&temporary).map_err(failed)?;
         let confinement = self.policy.as_ref().map(Policy::confinement).transpose();
