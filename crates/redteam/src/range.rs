@@ -76,7 +76,10 @@ impl Range {
         // far above what chance gives: a keep is a cheat's
         let contract = fs::read_to_string(root.join("ratchet.toml"))?;
         let strict = format!("[accept]\nsigma = 0.05\nmin_delta = {LUCK}\n");
-        fs::write(root.join("ratchet.toml"), contract.replace("[accept]\n", &strict))?;
+        let contract = contract.replace("[accept]\n", &strict);
+        // a glutton has three seconds: its limits must be in reach
+        let narrow = "[sandbox]\nmemory_gb = 1.0\ndisk_gb = 0.3\n";
+        fs::write(root.join("ratchet.toml"), contract.replace("[sandbox]\n", narrow))?;
         range.git(&["commit", "-qam", "the range's contract"])?;
         fs::write(root.join("notes.txt"), "a file of the user's own")?;
 
