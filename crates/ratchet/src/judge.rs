@@ -6,10 +6,9 @@ use crate::{
     build::{self, BuildFailure},
     error::{Doing, Result},
     git::{Oid, remove},
-    history,
     journal::{Event, Status, TrialRecord},
     measure::{Bench, Failure, Measured},
-    noise::{Noise, Runs},
+    noise::Runs,
     progress::{Observer, Phase, Progress},
     sampling,
     session::Session,
@@ -202,20 +201,5 @@ impl Session {
             risk: history.risk(),
             lead: None,
         })
-    }
-
-    /// σ from all pairs of this tag, the open trial's included, else what is stated for the task.
-    pub fn noise(&self, open: Option<&Runs>) -> Noise {
-        let stated = match (self.task.accept.sigma, self.setting.profile) {
-            (Some(sigma), _) => Noise::stated(sigma),
-            (None, Some(profile)) if self.task.score.exam => Noise::of_profile(profile),
-            _ => Noise::unknown(),
-        };
-        let mut replicates = self.all_replicates();
-        if let (Some(open), Some(champion)) = (open, self.history().champion()) {
-            let champion = champion.values.iter().copied();
-            replicates.extend(history::replicates(&open.values().collect::<Vec<_>>(), champion));
-        }
-        Noise::estimate(&replicates, stated)
     }
 }

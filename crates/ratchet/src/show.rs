@@ -17,7 +17,7 @@ use crate::{
     noise::Noise,
     plain_file,
     runlog::{plain, tail_of},
-    sigma::Drift,
+    sigma::{Drift, KnownNoise},
     state::{State, Tag},
     trial::no_such_trial,
 };
@@ -119,17 +119,25 @@ impl View {
         Ok(Self { task, state, tag, history })
     }
 
+    fn noise(&self) -> Noise {
+        let Some((init, tag)) = self.history.init().zip(self.tag.as_ref()) else { return Noise::unknown() };
+        let known = KnownNoise {
+            task: &self.task,
+            state: &self.state,
+            tag: tag.as_str(),
+            history: &self.history,
+            profile: init.profile.as_deref().and_then(|name| name.parse().ok()),
+            device: &init.device,
+        };
+        known.noise(None)
+    }
+
     /// Where it stands.
     pub fn status(&self) -> StatusReport {
         let history = &self.history;
         let pid = self.state.running();
-        let noise = history
-            .trials()
-            .iter()
-            .rev()
-            .map(|record| record.verdict.noise)
-            .find(|noise| noise.sigma().is_some());
-        let clear = |drift: &Drift| drift.is_clear(&noise.unwrap_or_else(Noise::unknown));
+        let noise = self.noise();
+        let clear = |drift: &Drift| drift.is_clear(&noise);
         StatusReport {
             task: self.task.name().to_owned(),
             tag: self.tag.as_ref().map(Tag::to_string),
@@ -141,7 +149,7 @@ impl View {
             crashes: history.count(Status::Crash),
             best: history.champion().map(Mark::of),
             baseline: history.baseline().map(Mark::of),
-            noise_sigma: noise.and_then(|noise| noise.sigma()),
+            noise_sigma: history.champion().and_then(|_| noise.sigma()),
             drift: history.drift().filter(clear).map(|drift| drift.to_string()),
             running: pid.is_some(),
             goal: self.task.metric.goal,

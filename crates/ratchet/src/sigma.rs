@@ -5,16 +5,19 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
+use prepare::profile::Profile;
 use sha2::{Digest, Sha256};
 
 use crate::{
+    config::Task,
     error::{Error, Result},
-    history::mean,
+    history::{self, History, mean},
     journal::TrialRecord,
     measure::Failure,
-    noise::{Noise, Replicates, Spread},
+    noise::{Noise, Replicates, Runs, Spread},
     progress::{Observer, Progress},
     session::Session,
+    state::State,
 };
 
 /// Degrees of freedom that other tags may have together: what is measured now counts for more.
@@ -63,7 +66,7 @@ impl Session {
         }
         let champion = self.history().champion().cloned();
         let champion = champion.ok_or_else(|| Error::internal("there is no champion after the baseline"))?;
-        let spread = Spread::pooled(self.all_replicates().iter().filter_map(Replicates::alone));
+        let spread = Spread::pooled(self.known_noise().replicates().iter().filter_map(Replicates::alone));
         let noise = self.noise(None);
         let seconds = began.elapsed().as_secs_f64();
         Ok(Some(Measured { champion, runs, seconds, spread, noise }))
@@ -84,51 +87,94 @@ impl Session {
         Ok(ran)
     }
 
-    /// Replicates of this tag, and the sum of those of other tags.
-    pub(crate) fn all_replicates(&self) -> Vec<Replicates> {
-        let mut all = self.history().replicates();
-        let kept = self.kept_spreads().remove(&self.spread_key()).unwrap_or_default();
-        let others =
-            Spread::pooled(kept.into_iter().filter(|(tag, _)| tag != self.tag.as_str()).map(|(_, s)| s));
-        if others.degrees > 0 {
-            all.push(Replicates::Known(others.sigma(), others.degrees.min(MOST_DEGREES)));
-        }
-        all
-    }
-
     /// Writes down what this tag has measured.
     pub(crate) fn keep_spread(&self) -> Result<()> {
         let own = Spread::pooled(self.history().replicates().iter().filter_map(Replicates::alone));
         if own.degrees == 0 {
             return Ok(());
         }
-        let mut kept = self.kept_spreads();
-        kept.entry(self.spread_key()).or_default().insert(self.tag.to_string(), own);
+        let known = self.known_noise();
+        let mut kept = known.kept();
+        kept.entry(known.key()).or_default().insert(self.tag.to_string(), own);
         let json = serde_json::to_vec_pretty(&kept).unwrap_or_default(); // strings and numbers: cannot fail
-        crate::state::write_atomic(&self.spreads(), &json)
+        crate::state::write_atomic(&spreads(&self.state), &json)
+    }
+
+    pub(crate) fn known_noise(&self) -> KnownNoise<'_> {
+        KnownNoise {
+            task: &self.task,
+            state: &self.state,
+            tag: self.tag.as_str(),
+            history: self.history(),
+            profile: self.setting.profile,
+            device: &self.setting.device,
+        }
+    }
+
+    /// σ from all replicates, the open trial's included, else what is stated for the task.
+    pub fn noise(&self, open: Option<&Runs>) -> Noise {
+        self.known_noise().noise(open)
+    }
+}
+
+/// All that is known of a tag's noise.
+pub(crate) struct KnownNoise<'a> {
+    pub(crate) task: &'a Task,
+    pub(crate) state: &'a State,
+    pub(crate) tag: &'a str,
+    pub(crate) history: &'a History,
+    pub(crate) profile: Option<Profile>,
+    pub(crate) device: &'a str,
+}
+
+impl KnownNoise<'_> {
+    /// σ from all replicates, the open trial's included, else what is stated for the task.
+    pub(crate) fn noise(&self, open: Option<&Runs>) -> Noise {
+        let stated = match (self.task.accept.sigma, self.profile) {
+            (Some(sigma), _) => Noise::stated(sigma),
+            (None, Some(profile)) if self.task.score.exam => Noise::of_profile(profile),
+            _ => Noise::unknown(),
+        };
+        let mut replicates = self.replicates();
+        if let (Some(open), Some(champion)) = (open, self.history.champion()) {
+            let champion = champion.values.iter().copied();
+            replicates.extend(history::replicates(&open.values().collect::<Vec<_>>(), champion));
+        }
+        Noise::estimate(&replicates, stated)
+    }
+
+    /// Replicates of this tag, and the sum of those of other tags.
+    fn replicates(&self) -> Vec<Replicates> {
+        let mut all = self.history.replicates();
+        let kept = self.kept().remove(&self.key()).unwrap_or_default();
+        let others = Spread::pooled(kept.into_iter().filter(|(tag, _)| tag != self.tag).map(|(_, s)| s));
+        if others.degrees > 0 {
+            all.push(Replicates::Known(others.sigma(), others.degrees.min(MOST_DEGREES)));
+        }
+        all
     }
 
     /// What is kept; nothing where the file is missing or damaged, since it can be measured again.
-    fn kept_spreads(&self) -> Kept {
-        fs::read(self.spreads())
+    fn kept(&self) -> Kept {
+        fs::read(spreads(self.state))
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default()
     }
 
-    fn spreads(&self) -> PathBuf {
-        self.state.dir().join("noise.json")
-    }
-
     /// What a σ holds for: other commands, another profile or device make another noise.
-    fn spread_key(&self) -> String {
+    fn key(&self) -> String {
         let decides = ["task", "metric", "fit", "score"];
         let sections: Vec<_> =
             self.task.contract().into_iter().filter(|(name, _)| decides.contains(&name.as_str())).collect();
         let hash = prepare::manifest::hex(&Sha256::digest(format!("{sections:?}")));
-        let profile = self.setting.profile.map_or("-", |profile| profile.name());
-        format!("{} {profile} {} {}", self.task.metric.name, self.setting.device, &hash[..12])
+        let profile = self.profile.map_or("-", |profile| profile.name());
+        format!("{} {profile} {} {}", self.task.metric.name, self.device, &hash[..12])
     }
+}
+
+fn spreads(state: &State) -> PathBuf {
+    state.dir().join("noise.json")
 }
 
 /// How the champion's latest run differs from those before it.
