@@ -36,7 +36,7 @@ use crate::{
 pub struct Longer {
     /// Time to train.
     pub budget: Duration,
-    /// Value of the knob [`plan::DEPTH`].
+    /// Value of the contestant's knob named DEPTH.
     pub depth: u32,
     /// Runs of each side, at least 1; a standard error needs 2.
     pub runs: u32,
