@@ -10,7 +10,7 @@
 //!
 //! What may differ is rounding: a row has other neighbours, and a sum another order. Errors of one token (up
 //! to 0.125 nats in bf16, see `probe`) have no sign and cancel over a row and over the sitting, a gain does
-//! not. What passes unseen is bounded by [`Allowed::mean`]: 3e-4 nats a token is about 1e-4 bits per byte at
+//! not. What passes unseen is bounded by the mean allowed: 3e-4 nats a token is about 1e-4 bits per byte at
 //! four bytes a token, 1e-3 about 4e-4; a repeat with another seed is known to differ by 9e-4.
 
 use std::collections::BTreeSet;
