@@ -118,7 +118,7 @@ impl Bench<'_> {
         log.close();
         let failure = failed("preflight", &ended?);
         self.take_record("preflight.json")?;
-        Ok(failure.map_or(Ok(()), |failure| Err((failure, tail_of(&path, 30).join("\n")))))
+        Ok(failure.map_or(Ok(()), |failure| Err((explain(failure, &path), tail_of(&path, 30).join("\n")))))
     }
 
     /// Fits and scores. Notes that a person should know go to `observer`.
