@@ -7,6 +7,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::{noise::Value, runlog::plain, verdict::Crash};
 
+/// The longest last line of a `score` that is read.
+const LAST_LINE: usize = 64 << 10;
+
 /// What a `score` command's last line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
@@ -138,6 +141,37 @@ impl FitFigures {
     }
 }
 
+/// The last line that is not blank, of a stream of any length.
+#[derive(Debug, Default)]
+pub(crate) struct LastLine {
+    current: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl LastLine {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = LAST_LINE.saturating_sub(self.current.len());
+            self.current.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        if !self.current.trim_ascii().is_empty() {
+            std::mem::swap(&mut self.last, &mut self.current);
+        }
+        self.current.clear();
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        self.end_line();
+        String::from_utf8_lossy(self.last.trim_ascii()).into_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,5 +211,17 @@ mod tests {
         for line in [r#"{"loss": null}"#, r#"{"loss": "0.5"}"#, r#"{"loss": [1]}"#, r#"{"loss": true}"#] {
             assert_eq!(outcome(line), "metric_not_a_number", "{line}");
         }
+    }
+
+    #[test]
+    fn the_last_line_survives_pieces_blank_lines_and_floods() {
+        let mut last = LastLine::default();
+        last.push(b"one\ntw");
+        last.push(b"o\n\n  \n");
+        assert_eq!(last.finish(), "two");
+        let mut last = LastLine::default();
+        last.push(&vec![b'x'; 1 << 20]);
+        last.push(b"\n{}");
+        assert_eq!(last.finish(), "{}");
     }
 }

@@ -5,6 +5,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{
+    config::Goal,
     noise::{Replicates, Value},
     risk::Risk,
 };
