@@ -28,6 +28,7 @@ pub mod plain_file;
 pub mod processes;
 pub mod progress;
 pub mod proposer;
+pub(crate) mod proposing;
 pub mod reach;
 pub mod rerun;
 pub mod risk;
