@@ -170,7 +170,7 @@ impl Session {
         // a build may write into the worktree what it likes, but not into files of the commit; from here on
         // nothing may be written there
         if self.task.build.is_some() {
-            self.worktree.checkout(open.candidate.commit)?;
+            self.worktree.checkout(open.candidate.commit, &open.files)?;
         }
         open.before = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };

@@ -148,6 +148,44 @@ fn a_key_in_the_drivers_environment_reaches_no_file() {
 }
 
 #[test]
+fn an_agents_pipes_and_links_hold_up_no_trial_and_lead_the_driver_nowhere() {
+    let agent = "[proposer]\nkind = \"agent\"\n[proposer.agent]\ncommand = [\"sh\", \"agent.sh\"]\n";
+    let score = "echo \"{\\\"loss\\\": $(cat n.txt)}\"\n";
+    let Some(toy) = confined(score, agent) else { return };
+    let task = toy.read("ratchet.toml");
+    toy.write("ratchet.toml", &task.replace("cand/**", "*.txt")); // so the agent owns the whole worktree
+    toy.write("n.txt", "9\n");
+    toy.write(
+        "agent.sh",
+        "cat > /dev/null; n=$(($(cat n.txt) - 1)); rm -f program.md proposal.json .git\n\
+         case $n in 8) mkfifo program.md proposal.json .git ;; 7) mkdir program.md proposal.json .git ;;\n\
+         *) for name in program.md proposal.json .git; do ln -s ../../../outside $name; done ;; esac\n\
+         echo $n > n.txt\n",
+    );
+    toy.commit("an agent that lays traps");
+    toy.exits(0, &["run", "--trials", "5", "--tag", "bar"]);
+    assert_eq!(toy.column("loss"), ["9.000000", "8.000000", "7.000000", "6.000000", "5.000000"]);
+    assert!(!toy.path(".ratchet/outside").exists() && !toy.path("outside").exists());
+}
+
+#[test]
+fn a_builds_links_lead_the_driver_nowhere() {
+    let build = "[build]\ncommand = [\"sh\", \"build.sh\"]\n";
+    let Some(toy) = confined("echo '{\"loss\": 1}'", build) else { return };
+    toy.write("sub/file", "of the commit");
+    toy.write(
+        "build.sh",
+        "rm -r score.sh program.md sub\nln -s ../../../outside score.sh\nmkfifo program.md\n\
+         ln -s ../../../folder sub\n",
+    );
+    toy.commit("a build that lays traps");
+    toy.exits(0, &["init", "--tag", "bar"]);
+    std::fs::create_dir(toy.path(".ratchet/folder")).unwrap();
+    toy.exits(0, &["run", "--trials", "1"]);
+    assert!(!toy.path(".ratchet/outside").exists() && !toy.path(".ratchet/folder/file").exists());
+}
+
+#[test]
 fn what_a_trial_closes_nests_or_leaves_in_its_folder_does_not_stop_the_next() {
     let score = r#"cd "$1"; mkdir -p closed/below deep; mkfifo pipe
         (cd deep; name=$(printf %0200d 0); while mkdir $name && cd $name; do :; done)

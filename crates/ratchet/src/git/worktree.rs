@@ -12,6 +12,7 @@ use git2::{Oid, Repository, WorktreeAddOptions, build::CheckoutBuilder};
 use super::{Change, Files, Repo, changes};
 use crate::{
     error::{Doing, Error, Result},
+    plain_file,
     state::{Tag, sync_folder, write_atomic},
 };
 
@@ -77,14 +78,14 @@ impl Worktree {
     pub fn restore(&self, commit: Oid, files: &Files) -> Result<()> {
         self.relink()?;
         clean(&self.path, files)?;
-        self.checkout(commit)
+        self.checkout(commit, files)
     }
 
     /// Makes `.git` the link to this worktree's record again, should an agent have replaced or removed it.
     fn relink(&self) -> Result<()> {
         let link = self.path.join(".git");
         let wanted = format!("gitdir: {}\n", self.repo.path().display().to_string().trim_end_matches('/'));
-        if fs::read_to_string(&link).is_ok_and(|text| text == wanted) {
+        if plain_file::read_to_string(&link).is_ok_and(|text| text == wanted) {
             return Ok(());
         }
         if fs::symlink_metadata(&link).is_ok() {
@@ -93,8 +94,9 @@ impl Worktree {
         write_atomic(&link, wanted.as_bytes())
     }
 
-    /// Makes tracked files equal to `commit`'s.
-    pub fn checkout(&self, commit: Oid) -> Result<()> {
+    /// Makes tracked files equal to `commit`'s, which are `files`.
+    pub fn checkout(&self, commit: Oid, files: &Files) -> Result<()> {
+        remove_detours(&self.path, files)?;
         detach(self.repo.path(), commit)?;
         let tree = self.repo.find_commit(commit)?.tree()?;
         let mut checkout = CheckoutBuilder::new();
@@ -188,6 +190,24 @@ fn clean(root: &Path, files: &Files) -> Result<()> {
                 queue.push(path);
             } else if !is_dir || !files.contains_key(&path) {
                 remove(&entry.path())?; // a folder that stands for a submodule stays
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes what stands in the place of a file or of a folder of the commit and is neither: libgit2's checkout
+/// would write through a link to wherever it leads, and wait for ever at a pipe.
+fn remove_detours(root: &Path, files: &Files) -> Result<()> {
+    let mut seen: HashSet<&Path> = HashSet::new();
+    for path in files.keys() {
+        let mut parts: Vec<&Path> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+        parts.reverse(); // from the top: below a link nothing is looked at
+        for part in parts.into_iter().filter(|part| seen.insert(part)) {
+            let full = root.join(part);
+            let Ok(kind) = fs::symlink_metadata(&full).map(|meta| meta.file_type()) else { continue };
+            if !kind.is_dir() && !(kind.is_file() && part == path) {
+                remove(&full)?;
             }
         }
     }

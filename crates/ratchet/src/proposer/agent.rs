@@ -22,6 +22,7 @@ use crate::{
     processes::MARK,
     reach::at_home,
     runlog::{RunLog, Stream, plain, tail_of},
+    state::write_new,
 };
 
 /// Where an agent may describe its edit; taken away before the edit is looked at.
@@ -110,11 +111,16 @@ impl Proposer for AgentProposer {
         let prompt = prompt(brief);
         fs::write(self.scratch.join("prompt.md"), &prompt).map_err(failed)?;
         // the worktree holds the program of the base commit; the human's current one is what counts
+        let place = |name: &str, text: &str| {
+            // not through a link, nor into a pipe, that an earlier round has left in its place
+            write_new(&brief.worktree.join(name), text.as_bytes())
+                .map_err(|error| ProposeError::Failed(error.to_string()))
+        };
         if !brief.program.is_empty() {
-            fs::write(brief.worktree.join("program.md"), brief.program).map_err(failed)?;
+            place("program.md", brief.program)?;
         }
         // made beforehand: an agent that is confined can write this file, but make none beside it
-        fs::write(brief.worktree.join(PROPOSAL_FILE), "").map_err(failed)?;
+        place(PROPOSAL_FILE, "")?;
         let temporary = self.temporary();
         if temporary.exists() {
             remove(&temporary).map_err(|error| ProposeError::Failed(error.to_string()))?;
