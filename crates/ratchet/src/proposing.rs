@@ -196,6 +196,7 @@ fn carried_over(carried: &[KnobChange], own: Vec<KnobChange>) -> Vec<KnobChange>
             None => all.push(change),
         }
     }
+    all.retain(|change| change.from != change.to); // one may have been taken back
     all
 }
 
@@ -212,4 +213,22 @@ fn describe(mut proposal: Proposal, paths: &[PathBuf]) -> Proposal {
 fn proposal_seed(tag: &str, attempt: u64) -> u64 {
     let hash = Sha256::digest(format!("ratchet proposal {tag} {attempt}"));
     u64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_carried_change_that_is_taken_back_is_none() {
+        let change = |name: &str, from: &str, to: &str| KnobChange {
+            name: name.into(),
+            from: from.into(),
+            to: to.into(),
+        };
+        let carried = [change("A", "1", "2"), change("B", "1", "2")];
+        let all =
+            carried_over(&carried, vec![change("B", "2", "1"), change("A", "2", "3"), change("C", "5", "6")]);
+        assert_eq!(all, [change("A", "1", "3"), change("C", "5", "6")]);
+    }
 }

@@ -14,10 +14,9 @@ use crate::{
     git::Repo,
     history::History,
     journal::{self, Status, TrialRecord},
-    noise::Noise,
     plain_file,
     runlog::{plain, tail_of},
-    sigma::{Drift, KnownNoise},
+    sigma::KnownNoise,
     state::{State, Tag},
     trial::no_such_trial,
 };
@@ -119,25 +118,23 @@ impl View {
         Ok(Self { task, state, tag, history })
     }
 
-    fn noise(&self) -> Noise {
-        let Some((init, tag)) = self.history.init().zip(self.tag.as_ref()) else { return Noise::unknown() };
-        let known = KnownNoise {
+    fn known_noise(&self) -> Option<KnownNoise<'_>> {
+        let (init, tag) = self.history.init().zip(self.tag.as_ref())?;
+        Some(KnownNoise {
             task: &self.task,
             state: &self.state,
             tag: tag.as_str(),
             history: &self.history,
             profile: init.profile.as_deref().and_then(|name| name.parse().ok()),
             device: &init.device,
-        };
-        known.noise(None)
+        })
     }
 
     /// Where it stands.
     pub fn status(&self) -> StatusReport {
         let history = &self.history;
         let pid = self.state.running();
-        let noise = self.noise();
-        let clear = |drift: &Drift| drift.is_clear(&noise);
+        let known = self.known_noise().filter(|_| history.champion().is_some());
         StatusReport {
             task: self.task.name().to_owned(),
             tag: self.tag.as_ref().map(Tag::to_string),
@@ -149,8 +146,8 @@ impl View {
             crashes: history.count(Status::Crash),
             best: history.champion().map(Mark::of),
             baseline: history.baseline().map(Mark::of),
-            noise_sigma: history.champion().and_then(|_| noise.sigma()),
-            drift: history.drift().filter(clear).map(|drift| drift.to_string()),
+            noise_sigma: known.as_ref().and_then(|known| known.noise(None).sigma()),
+            drift: known.as_ref().and_then(KnownNoise::clear_drift).map(|drift| drift.to_string()),
             running: pid.is_some(),
             goal: self.task.metric.goal,
             device: history.init().map(|init| init.device.clone()),

@@ -81,7 +81,7 @@ impl Session {
         let ran = self.replicate_champion(runs + 1, observer)?;
         self.restore()?;
         self.keep_spread()?;
-        if let Some(drift) = self.history().drift().filter(|drift| drift.is_clear(&self.noise(None))) {
+        if let Some(drift) = self.known_noise().clear_drift() {
             observer.tell(Progress::Note(&drift.to_string()));
         }
         Ok(ran)
@@ -141,6 +141,13 @@ impl KnownNoise<'_> {
             replicates.extend(history::replicates(&open.values().collect::<Vec<_>>(), champion));
         }
         Noise::estimate(&replicates, stated)
+    }
+
+    /// What the champion's latest run shows of the machine, where it is more than the noise known before it.
+    pub(crate) fn clear_drift(&self) -> Option<Drift> {
+        let before = self.history.before_latest_run();
+        let noise = KnownNoise { history: &before, ..*self }.noise(None);
+        self.history.drift().filter(|drift| drift.is_clear(&noise))
     }
 
     /// Replicates of this tag, and the sum of those of other tags.

@@ -206,7 +206,7 @@ fn remove_detours(root: &Path, files: &Files) -> Result<()> {
         for part in parts.into_iter().filter(|part| seen.insert(part)) {
             let full = root.join(part);
             let Ok(kind) = fs::symlink_metadata(&full).map(|meta| meta.file_type()) else { continue };
-            if !kind.is_dir() && !(kind.is_file() && part == path) {
+            if !(kind.is_dir() || kind.is_file() && part == path) {
                 remove(&full)?;
             }
         }

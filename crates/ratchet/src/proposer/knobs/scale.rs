@@ -210,12 +210,13 @@ impl Scale {
         Some(form.write(rounded.clamp(lo, hi) + 0.0))
     }
 
-    /// The text that a move of `by` leads to; at least the nearest other one, `None` at the scale's end.
+    /// The text that a move of `by` leads to; at least the nearest other one, `None` at the scale's end and for
+    /// no move at all.
     ///
     /// For a choice a move leads to the neighbour `by` times the list's length away.
     pub(super) fn moved(&self, from: &str, by: f64) -> Option<String> {
         let start = self.position(from)?;
-        let mut by = by;
+        let mut by = Some(by).filter(|by| by.is_finite() && *by != 0.0)?; // or the loop would have no end
         loop {
             let target = (start + by).clamp(0.0, 1.0);
             let text = self.text(target, from)?;

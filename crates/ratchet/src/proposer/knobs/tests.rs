@@ -190,6 +190,15 @@ fn every_marker_of_the_shipped_contestant_can_be_followed() {
     }
 }
 
+#[test]
+fn a_move_of_nothing_leads_nowhere_and_ends() {
+    for scale in [Scale::Lin(0.0, 1.0), Scale::Log(0.1, 10.0), Scale::Int(0.0, 9.0), Scale::Pow2(0, 9)] {
+        for by in [0.0, -0.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(scale.moved("1", by), None, "{by}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn a_written_value_reads_back_and_writes_the_same(
