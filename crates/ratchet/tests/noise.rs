@@ -88,3 +88,10 @@ fn a_task_without_held_out_rows_is_not_audited() {
     let toy = Toy::new().init();
     toy.exits(2, &["audit"]).says(&["exam = true"]);
 }
+
+#[test]
+fn noise_of_a_mistyped_tag_begins_none() {
+    let toy = Toy::new().init();
+    toy.exits(2, &["noise", "--runs", "1", "--tag", "typo"]).says(&["there is no tag typo"]);
+    assert!(!toy.path(".ratchet/tags/typo").exists());
+}

@@ -22,7 +22,7 @@ use ratchet::{
     journal::TrialRecord,
     session::{Asked, Session},
     show::{View, short},
-    state::Tag,
+    state::{State, Tag},
     transfer::Longer,
 };
 use serde_json::json;
@@ -224,7 +224,10 @@ fn sync(root: &Path, asked: Asked) -> Result<ExitCode> {
 }
 
 fn noise(root: &Path, runs: u32, asked: &Asked) -> Result<ExitCode> {
-    let (mut session, mut screen) = open(root, asked, New::Created)?;
+    // where there are tags, a mistyped one must not become another
+    let mistyped = asked.tag.is_some() && !State::new(root).tags().is_empty();
+    let new = if mistyped { New::Refused } else { New::Created };
+    let (mut session, mut screen) = open(root, asked, new)?;
     let measured = session.measure_noise(runs, &mut screen);
     screen.clear();
     let Some(measured) = measured? else {
