@@ -18,10 +18,10 @@ use prepare::{cache::Cache, manifest::hex};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    commands::{Place, limits},
+    commands::{Place, limits, most_memory_bytes},
     config::{Step, Task},
     error::{Doing, Result},
-    exec::{self, End, Spec, StopFlag, first_line_of},
+    exec::{self, End, Limits, Spec, StopFlag, first_line_of},
     plain_file,
     progress::{Observer, last_lines},
     reach::{Reach, confinement},
@@ -90,7 +90,8 @@ pub fn build(
             fetch(place, env.clone(), limit, &mut log, observer, stop);
         }
     }
-    let limits = limits(task, &place.dir);
+    // a compiler needs what it needs; what a trial may hold says nothing of it
+    let limits = Limits { memory_bytes: most_memory_bytes(), ..limits(task, &place.dir) };
     let spec = Spec { confinement, limits, ..Spec::new(&command, place.worktree.clone(), env, limit) };
     let ended = exec::run(spec, &mut log, &mut last_lines(observer), stop);
     log.close();

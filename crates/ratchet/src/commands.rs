@@ -137,13 +137,18 @@ impl Place {
 /// The variable of a budget other than the profile's, seconds; `prepare` reads it in `fit`.
 const BUDGET_ENV: &str = "RATCHET_BUDGET_S";
 
-/// What a trial's process may use up: nine tenths of the memory, so that the machine and the driver live.
+/// What a trial's process may use up.
 pub fn limits(task: &Task, folder: &Path) -> Limits {
     let gb = |gb: f64| (gb * 1e9) as u64;
     Limits {
-        memory_bytes: task.sandbox.memory_gb.map(gb).or_else(|| Some(machine_memory_bytes()? / 10 * 9)),
+        memory_bytes: task.sandbox.memory_gb.map(gb).or_else(most_memory_bytes),
         disk: Some((folder.to_path_buf(), gb(task.sandbox.disk_gb))),
     }
+}
+
+/// Nine tenths of the memory, so that the machine and the driver live.
+pub fn most_memory_bytes() -> Option<u64> {
+    Some(machine_memory_bytes()? / 10 * 9)
 }
 
 /// The variable that tells git how far up it may look for a repository.
