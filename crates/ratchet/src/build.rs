@@ -8,7 +8,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     commands::{Place, limits, most_memory_bytes},
-    config::{Step, Task},
+    config::Task,
     error::{Doing, Result},
     exec::{self, End, Limits, Spec, StopFlag, first_line_of},
     plain_file,
@@ -85,10 +85,10 @@ pub fn build(
     place.clear()?;
     let confinement = confinement(task, || reach.build(step))?; // opens the folders as they are now
     if confinement.is_some() {
-        env.insert("CARGO_NET_OFFLINE".into(), "true".into());
-        if !settled.exists() && is_cargo(step) {
+        if !settled.exists() && step.is_cargo() {
             fetch(place, env.clone(), limit, &mut log, observer, stop);
         }
+        env.insert("CARGO_NET_OFFLINE".into(), "true".into());
     }
     // a compiler needs what it needs; what a trial may hold says nothing of it
     let limits = Limits { memory_bytes: most_memory_bytes(), ..limits(task, &place.dir) };
@@ -119,33 +119,22 @@ pub fn build(
     Ok(Ok(()))
 }
 
-fn is_cargo(step: &Step) -> bool {
-    step.command.first().is_some_and(|program| program == "cargo")
-}
-
 /// Downloads the dependencies of a lock file, for builds that have no network. The lock file is the base's: a
 /// tag builds its unedited baseline first. Where it fails, the build says what is missing.
 fn fetch(
     place: &Place,
-    mut env: BTreeMap<OsString, OsString>,
+    env: BTreeMap<OsString, OsString>,
     limit: Duration,
     log: &mut RunLog,
     observer: &mut dyn Observer,
     stop: &StopFlag,
 ) {
-    env.remove(OsStr::new("CARGO_NET_OFFLINE"));
-    let host = rustc_host();
-    let target = host.iter().flat_map(|host| ["--target".to_owned(), host.clone()]);
+    // dependencies of other systems need no download
+    let host = first_line_of("rustc", &["--print", "host-tuple"]);
+    let target = host.into_iter().flat_map(|host| ["--target".to_owned(), host]);
     let command: Vec<String> =
         ["cargo", "fetch", "--locked"].map(str::to_owned).into_iter().chain(target).collect();
     exec::run(Spec::new(&command, place.worktree.clone(), env, limit), log, &mut last_lines(observer), stop);
-}
-
-/// This machine's name to the compiler; dependencies of other systems need no download.
-fn rustc_host() -> Option<String> {
-    let output = std::process::Command::new("rustc").arg("-vV").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
 }
 
 /// What a compiler's output says that is worth reading: from its first error on, else its end.
@@ -175,7 +164,7 @@ fn compiler_message(log: &[u8]) -> String {
 
 /// Where compiled dependencies for this lock file, toolchain and feature set are kept. Cargo builds only.
 fn warm_store(task: &Task, setting: &Setting, place: &Place) -> Option<PathBuf> {
-    let step = task.build.as_ref().filter(|step| is_cargo(step))?;
+    let step = task.build.as_ref().filter(|step| step.is_cargo())?;
     let mut hash = Sha256::new();
     hash.update(fs::read(place.worktree.join("Cargo.lock")).ok()?);
     hash.update(fs::read(place.worktree.join("Cargo.toml")).ok()?); // profiles, and features of dependencies

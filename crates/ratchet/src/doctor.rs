@@ -14,7 +14,7 @@ use prepare::{
 use serde::Serialize;
 
 use crate::{
-    config::{ProposerKind, Task},
+    config::{ProposerKind, Step, Task},
     exec::first_line_of,
     git::Repo,
     proposer::SourceFile,
@@ -135,7 +135,7 @@ pub fn examine(root: &Path) -> Report {
 }
 
 fn builds_with_cargo(task: &Task) -> bool {
-    task.build.as_ref().is_some_and(|step| step.command.first().is_some_and(|program| program == "cargo"))
+    task.build.as_ref().is_some_and(Step::is_cargo)
 }
 
 fn repository(root: &Path, task: Option<&Task>) -> Vec<Check> {

@@ -132,7 +132,7 @@ impl Reach<'_> {
         let mut policy = self.command(&step.command);
         toolchain(&mut policy, &self.place.root);
         self.tree(&mut policy, Access::Run);
-        if step.command.first().is_none_or(|program| program != "cargo") {
+        if !step.is_cargo() {
             self.tree(&mut policy, Access::Own); // other builds leave their output beside the sources
         }
         policy.grant(Access::Own, &self.place.target).grant(Access::Own, self.place.tmp());
@@ -150,12 +150,7 @@ impl Reach<'_> {
     pub fn fit(&self, command: &[String]) -> Policy {
         let mut policy = if self.task.score.exam {
             let mut policy = self.contest();
-            let training = self.setting.profile_dir();
-            for name in TRAINING {
-                training.iter().for_each(|folder| {
-                    policy.grant(Access::Read, folder.join(name));
-                });
-            }
+            self.training(&mut policy);
             policy.grant(Access::Write, self.place.out()).grant(Access::Write, self.place.tmp());
             policy
         } else {
@@ -215,12 +210,17 @@ impl Reach<'_> {
             .grant(Access::Own, self.place.out())
             .grant(Access::Own, self.place.tmp())
             .grant(Access::Own, "/dev/shm");
+        self.training(&mut policy);
+        policy
+    }
+
+    /// The profile's training tokens, where the task has profiles.
+    fn training(&self, policy: &mut Policy) {
         if let Some(folder) = self.setting.profile_dir() {
             TRAINING.iter().for_each(|name| {
                 policy.grant(Access::Read, folder.join(name));
             });
         }
-        policy
     }
 
     fn command(&self, command: &[String]) -> Policy {
@@ -243,29 +243,23 @@ impl Reach<'_> {
     }
 
     fn hide(&self, policy: &mut Policy) {
-        hide(policy, &self.place.root);
+        hide(policy, self.task, &self.place.root);
         policy.hide(&self.place.worktree);
         self.setting.cache_root().iter().for_each(|root| {
             policy.hide(*root);
         });
-        for path in &self.task.sandbox.read {
-            policy.grant(Access::Run, at_home(path));
-        }
     }
 }
 
 /// An agent: the programs it needs, the network, the worktree; it writes only where a candidate may differ.
 pub fn agent(task: &Task, root: &Path, tree: &Path, command: &[String]) -> Policy {
     let mut policy = Policy::new(Calls { internet: true, processes: true, marks: true });
-    hide(&mut policy, root);
+    hide(&mut policy, task, root);
     programs(&mut policy, command.first().map(String::as_str));
     toolchain(&mut policy, root);
     worktree(&mut policy, task, tree, Access::Run);
     for folder in task.editable_folders() {
         policy.grant(Access::Own, tree.join(folder));
-    }
-    for path in &task.sandbox.read {
-        policy.grant(Access::Run, at_home(path));
     }
     policy.grant(Access::Write, tree.join(PROPOSAL_FILE));
     policy
@@ -283,8 +277,12 @@ fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
 }
 
-/// Keeps out of every grant what is not to be seen, should it lie inside a folder of the system.
-fn hide(policy: &mut Policy, root: &Path) {
+/// Keeps out of every grant what is not to be seen, should it lie inside a folder of the system; grants what the
+/// task says may be read all the same.
+fn hide(policy: &mut Policy, task: &Task, root: &Path) {
+    for path in &task.sandbox.read {
+        policy.grant(Access::Run, at_home(path));
+    }
     policy.hide(root);
     if let Some(home) = home() {
         policy.hide(home);

@@ -111,6 +111,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// Whether it runs cargo, whose habits are known.
+    pub fn is_cargo(&self) -> bool {
+        self.command.first().is_some_and(|program| program == "cargo")
+    }
+
     fn default_timeout_s() -> u64 {
         600
     }
