@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     config::{ProposerKind, Step, Task},
-    exec::first_line_of,
+    exec::{first_line_of, on_path},
     git::Repo,
     proposer::SourceFile,
     setting::{gpu_name, nvcc},
@@ -256,10 +256,9 @@ fn programs(root: &Path, task: &Task) -> Check {
 
 /// Whether a program can be found: on PATH, or, named by a path, below the root.
 fn is_there(root: &Path, program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     match program.contains('/') {
         true => root.join(program).is_file(),
-        false => std::env::split_paths(&path).any(|folder| folder.join(program).is_file()),
+        false => on_path(program).is_some(),
     }
 }
 

@@ -213,6 +213,12 @@ pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(Stream, &[u8]),
     }
 }
 
+/// Where PATH leads to a program of this name.
+pub fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
 /// First line of what a trusted program prints about itself, for example `rustc --version`; `None` where it
 /// cannot be run.
 pub fn first_line_of(program: &str, args: &[&str]) -> Option<String> {

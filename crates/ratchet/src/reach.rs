@@ -16,6 +16,7 @@ use crate::{
     commands::Place,
     config::{SandboxMode, Step, Task},
     error::{Error, Result},
+    exec::on_path,
     proposer::agent::PROPOSAL_FILE,
     setting::Setting,
 };
@@ -319,8 +320,7 @@ fn programs(policy: &mut Policy, program: Option<&str>) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: BTreeSet<PathBuf> =
         std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
-    let found = program
-        .and_then(|program| folders.iter().map(|folder| folder.join(program)).find(|file| file.is_file()));
+    let found = program.and_then(on_path);
     folders.extend(found.and_then(|file| fs::canonicalize(file).ok()?.parent().map(Path::to_path_buf)));
     for folder in folders {
         // `…/bin` belongs to an installation beside it, but not all of `~` or `~/.local` is one

@@ -58,8 +58,7 @@ pub fn nvcc() -> Option<PathBuf> {
         .map(PathBuf::from)
         .chain(["/usr/local/cuda".into(), "/opt/cuda".into()])
         .map(|root| root.join("bin"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).chain(below).map(|folder| folder.join("nvcc")).find(|file| file.is_file())
+    exec::on_path("nvcc").or_else(|| below.map(|folder| folder.join("nvcc")).find(|file| file.is_file()))
 }
 
 /// The first GPU's name, as the kernel driver knows it.

@@ -85,13 +85,8 @@ impl AgentProposer {
             .hint("use a preset in [proposer.agent], or cap the run by --trials or --hours"));
         }
         let program = self.command.first().map(String::as_str).unwrap_or_default();
-        let there = if program.contains('/') {
-            true // relative to the worktree: seen when it is run
-        } else {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-        };
-        if there {
+        // one with a folder is relative to the worktree: seen when it is run
+        if program.contains('/') || exec::on_path(program).is_some() {
             return Ok(());
         }
         Err(Error::environment(format!("the agent's command {program:?} is not installed"))
