@@ -1,6 +1,10 @@
 //! Adding in place: y += x, for gradients that arrive by several paths.
+//!
+//! A backward that takes a [`Sum`] adds to it on the way, which saves passes over memory where the device's own
+//! kernel does it.
 
-use crate::composed::fast_or;
+use crate::composed::dispatch;
+use crate::cuda;
 use crate::real::Real;
 use crate::rows::vectorized;
 use crate::storage::{apart, elements, modify, overwrite};
@@ -10,10 +14,49 @@ use rayon::prelude::*;
 /// Elements per task.
 const PART: usize = 1 << 15;
 
+/// The gradient that other paths have given so far, to which a backward adds its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Sum<'a> {
+    /// Of the shape and dtype of the gradient.
+    pub so_far: &'a Tensor,
+    /// Nobody else reads this buffer, so that the result may take its place.
+    pub owned: bool,
+}
+
+impl Sum<'_> {
+    /// made + sum, in whichever buffer is free; `made` is one that its caller has just allocated.
+    pub(crate) fn add(sum: Option<Sum>, made: Tensor) -> Result<Tensor> {
+        match sum {
+            None => Ok(made),
+            Some(sum) if sum.owned && sum.so_far.is_contiguous() => {
+                add_assign(sum.so_far, &made)?;
+                Ok(sum.so_far.clone())
+            }
+            Some(sum) => {
+                add_assign(&made, sum.so_far)?;
+                Ok(made)
+            }
+        }
+    }
+
+    /// For a kernel that adds on the way: what it reads, contiguous, and what it writes, which may be the same.
+    pub(crate) fn places(sum: Option<Sum>, like: &Tensor) -> Result<(Option<Tensor>, Tensor)> {
+        let new = || cuda::empty(like.shape(), like.dtype(), like.device());
+        Ok(match sum {
+            None => (None, new()?),
+            Some(Sum { so_far, owned }) => {
+                let before = so_far.contiguous()?;
+                let after = if owned || !so_far.is_contiguous() { before.clone() } else { new()? };
+                (Some(before), after)
+            }
+        })
+    }
+}
+
 /// y += x in place; both of one shape and dtype, y contiguous. Every view of y's storage sees the change.
 pub fn add_assign(y: &Tensor, x: &Tensor) -> Result<()> {
     crate::same_shape("add_assign", y, x)?;
-    fast_or!(y, T => cpu_add_assign::<T>(y, x), overwrite(y, &(y + x)?))
+    dispatch!(y, cpu T: cpu_add_assign::<T>(y, x), else: overwrite(y, &(y + x)?))
 }
 
 fn cpu_add_assign<T: Real>(y: &Tensor, x: &Tensor) -> Result<()> {

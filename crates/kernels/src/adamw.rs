@@ -1,6 +1,6 @@
 //! AdamW in one pass over weight, gradient and both moments, in place.
 
-use crate::composed::{fast_or, widen};
+use crate::composed::{dispatch, widen};
 use crate::real::Real;
 use crate::rows::vectorized;
 use crate::storage::{apart, elements, modify, overwrite};
@@ -38,7 +38,7 @@ pub fn step(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Res
     if with.step == 0 {
         bail!("adamw: steps count from 1")
     }
-    fast_or!(w, T => cpu_step::<T>(w, g, m, v, with), composed(w, g, m, v, with))
+    dispatch!(w, cpu T: cpu_step::<T>(w, g, m, v, with), else: composed(w, g, m, v, with))
 }
 
 /// 1 − βᵗ.

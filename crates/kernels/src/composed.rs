@@ -1,4 +1,5 @@
-//! The way for tensors that have no fast implementation here: the op's reference, through candle's autograd.
+//! Which implementation a call takes, and the way for tensors that have none here: the op's reference, through
+//! candle's autograd.
 
 use candle_core::{DType, Result, Tensor, Var};
 
@@ -7,23 +8,31 @@ pub(crate) fn is_fast(t: &Tensor) -> bool {
     t.device().is_cpu() && matches!(t.dtype(), DType::F32 | DType::F64)
 }
 
-/// Chooses by the first tensor's device and dtype: `$T` is f32 or f64 in the fast expression.
-macro_rules! fast_or {
-    ($t:expr, $T:ident => $fast:expr, $composed:expr) => {
+/// Chooses by the first tensor's device and dtype: the op's kernels in CUDA; loops on the CPU, in which `$T` is f32 or
+/// f64; or a composition of candle ops.
+macro_rules! dispatch {
+    ($t:expr, cuda: $cuda:expr, cpu $T:ident: $cpu:expr, else: $composed:expr $(,)?) => {
+        if $crate::cuda::takes($t) {
+            $cuda
+        } else {
+            $crate::composed::dispatch!($t, cpu $T: $cpu, else: $composed)
+        }
+    };
+    ($t:expr, cpu $T:ident: $cpu:expr, else: $composed:expr $(,)?) => {
         match $t.dtype() {
             _ if !$crate::composed::is_fast($t) => $composed,
             candle_core::DType::F64 => {
                 type $T = f64;
-                $fast
+                $cpu
             }
             _ => {
                 type $T = f32;
-                $fast
+                $cpu
             }
         }
     };
 }
-pub(crate) use fast_or;
+pub(crate) use dispatch;
 
 /// `t` in f32 when it is half precision, else as it is: references compute in no less than f32.
 pub(crate) fn widen(t: &Tensor) -> Result<Tensor> {

@@ -1,6 +1,6 @@
 //! Embedding: rows of a table by token id, and the gradient added into a dense table, in a fixed order.
 
-use crate::composed::fast_or;
+use crate::composed::dispatch;
 use crate::real::Real;
 use crate::rows::{build, fill, vectorized};
 use crate::storage::{apart, elements, modify, overwrite, tensor};
@@ -15,7 +15,7 @@ pub fn reference(w: &Tensor, ids: &Tensor) -> Result<Tensor> {
 /// w: (V, C), ids: (…) u32, all below V → (…, C).
 pub fn forward(w: &Tensor, ids: &Tensor) -> Result<Tensor> {
     check_ids(ids)?;
-    fast_or!(w, T => cpu_forward::<T>(w, ids), reference(w, ids))
+    dispatch!(w, cpu T: cpu_forward::<T>(w, ids), else: reference(w, ids))
 }
 
 /// `dw[ids] += dy` in place; dw: (V, C), ids: (…) u32, dy: (…, C).
@@ -26,7 +26,7 @@ pub fn add_backward(dw: &Tensor, ids: &Tensor, dy: &Tensor) -> Result<()> {
     if dy.dims() != with_width(ids, dw.dims2()?.1) {
         bail!("embedding: dy of shape {:?} does not fit ids {:?}", dy.shape(), ids.shape())
     }
-    fast_or!(dy, T => cpu_add_backward::<T>(dw, ids, dy), {
+    dispatch!(dy, cpu T: cpu_add_backward::<T>(dw, ids, dy), else: {
         let rows = dy.reshape(((), dw.dim(1)?))?.to_dtype(dw.dtype())?;
         overwrite(dw, &dw.index_add(&ids.flatten_all()?, &rows, 0)?)
     })

@@ -3,7 +3,7 @@
 //! z = x·Wᵀ; capped: z ← cap·tanh(z/cap); loss = mean over rows of ln Σ exp z − `z[target]`. The gradients are
 //! made on the way: while a chunk's logits are at hand, making them costs no second product with W.
 
-use crate::composed::{fast_or, widen};
+use crate::composed::{dispatch, widen};
 use crate::gemm::{ALL_THREADS, Matrix, add_product, set_product};
 use crate::panel::Panel;
 use crate::real::Real;
@@ -41,7 +41,7 @@ pub fn reference(x: &Tensor, w: &Tensor, targets: &Tensor, cap: Option<f64>) -> 
 /// x: (…, C); w: (V, C); targets: (…) u32, all below V; cap: bound of the soft cap → mean loss in nats, shape ().
 pub fn loss(x: &Tensor, w: &Tensor, targets: &Tensor, cap: Option<f64>) -> Result<Tensor> {
     check(x, w, targets, cap)?;
-    fast_or!(x, T => Ok(cpu_loss::<T>(x, w, targets, cap, None)?.0), reference(x, w, targets, cap))
+    dispatch!(x, cpu T: Ok(cpu_loss::<T>(x, w, targets, cap, None)?.0), else: reference(x, w, targets, cap))
 }
 
 /// As [`loss`], and makes the gradients of scale·loss: dx is returned, dW added in place to `dw` (V, C).
@@ -57,10 +57,10 @@ pub fn loss_and_gradients(
 ) -> Result<Loss> {
     check(x, w, targets, cap)?;
     crate::same_shape("head", w, dw)?;
-    fast_or!(x, T => {
+    dispatch!(x, cpu T: {
         let (mean, dx) = cpu_loss::<T>(x, w, targets, cap, Some((scale, dw)))?;
         Ok(Loss { mean, dx: dx.expect("asked for") })
-    }, composed(x, w, targets, cap, scale, dw))
+    }, else: composed(x, w, targets, cap, scale, dw))
 }
 
 fn composed(

@@ -24,6 +24,7 @@
 pub mod accumulate;
 pub mod adamw;
 pub mod attention;
+pub mod cuda;
 pub mod embedding;
 pub mod gated_value;
 pub mod head;

@@ -1,6 +1,8 @@
 //! Linear: y = x·Wᵀ with W stored (out, in), and its gradients, which may be added in place to what is there.
 
-use crate::composed::{fast_or, widen};
+use crate::accumulate::Sum;
+use crate::composed::{dispatch, widen};
+use crate::cuda;
 use crate::gemm::{ALL_THREADS, Matrix, add_product, product};
 use crate::panel::Panel;
 use crate::real::Real;
@@ -16,22 +18,22 @@ pub fn reference(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 /// x: (…, in), w: (out, in) → (…, out).
 pub fn forward(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     check(x, w, D::Minus1)?;
-    fast_or!(x, T => cpu_product::<T>(x, w, true), reference(x, w))
+    dispatch!(x, cuda: cuda::linear::forward(x, w), cpu T: cpu_product::<T>(x, w, true), else: reference(x, w))
 }
 
-/// dy: (…, out), w: (out, in) → dx = dy·W: (…, in).
-pub fn backward_input(dy: &Tensor, w: &Tensor) -> Result<Tensor> {
+/// dy: (…, out), w: (out, in) → sum + dx, dx = dy·W: (…, in).
+pub fn backward_input(dy: &Tensor, w: &Tensor, sum: Option<Sum>) -> Result<Tensor> {
     check(dy, w, D::Minus2)?;
-    fast_or!(dy, T => cpu_product::<T>(dy, w, false), {
+    dispatch!(dy, cuda: cuda::linear::backward_input(dy, w, sum), cpu T: cpu_backward_input::<T>(dy, w, sum), else: {
         let (rows, shape) = flat(dy, w.dim(1)?)?;
-        rows.matmul(w)?.reshape(shape)
+        Sum::add(sum, rows.matmul(w)?.reshape(shape)?)
     })
 }
 
 /// x: (…, in), dy: (…, out) → dW = dyᵀ·x: (out, in).
 pub fn backward_weight(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
     check_rows(x, dy)?;
-    fast_or!(x, T => cpu_weight::<T>(x, dy), {
+    dispatch!(x, cuda: cuda::linear::backward_weight(x, dy), cpu T: cpu_weight::<T>(x, dy), else: {
         let ((x, _), (dy, _)) = (flat(x, 1)?, flat(dy, 1)?);
         dy.t()?.matmul(&x)
     })
@@ -43,7 +45,7 @@ pub fn add_backward_weight(dw: &Tensor, x: &Tensor, dy: &Tensor) -> Result<()> {
     if dw.dims() != [dy.dim(D::Minus1)?, x.dim(D::Minus1)?] {
         bail!("linear: dW of shape {:?} does not fit x {:?} and dy {:?}", dw.shape(), x.shape(), dy.shape())
     }
-    fast_or!(x, T => cpu_add_weight::<T>(dw, x, dy), {
+    dispatch!(x, cuda: cuda::linear::add_backward_weight(dw, x, dy), cpu T: cpu_add_weight::<T>(dw, x, dy), else: {
         overwrite(dw, &(dw + widen(&backward_weight(x, dy)?)?.to_dtype(dw.dtype())?)?)
     })
 }
@@ -83,6 +85,23 @@ fn cpu_product<T: Real>(x: &Tensor, w: &Tensor, transposed: bool) -> Result<Tens
     let mut shape = x.dims().to_vec();
     *shape.last_mut().expect("checked") = last;
     tensor(product(Matrix::new(&xs, rows, inner), w, ALL_THREADS), &shape)
+}
+
+fn cpu_backward_input<T: Real>(dy: &Tensor, w: &Tensor, sum: Option<Sum>) -> Result<Tensor> {
+    let Some(Sum { so_far, .. }) = sum.filter(|sum| sum.owned && sum.so_far.is_contiguous()) else {
+        return Sum::add(sum, cpu_product::<T>(dy, w, false)?);
+    };
+    let (dy, w) = (dy.contiguous()?, w.contiguous()?);
+    apart("linear", &[so_far], &[&dy, &w])?;
+    let (dys, ws) = (elements::<T>("linear", &dy)?, elements::<T>("linear", &w)?);
+    let (out, inner) = w.dims2()?;
+    let rows = dys.len() / out.max(1);
+    modify::<T, _>("linear", so_far, |dx| {
+        let (dy, w) = (Matrix::new(&dys, rows, out), Matrix::new(&ws, out, inner));
+        add_product(Panel::new(dx, inner), T::ONE, T::ONE, dy, w, ALL_THREADS);
+        Ok(())
+    })?;
+    Ok(so_far.clone())
 }
 
 fn cpu_weight<T: Real>(x: &Tensor, dy: &Tensor) -> Result<Tensor> {

@@ -1,6 +1,7 @@
 //! Residual mix: y = r·x + z·x0, the stream and the normed embedding, each with a learnt scalar.
 
-use crate::composed::{fast_or, gradients, widen};
+use crate::accumulate::Sum;
+use crate::composed::{dispatch, gradients, widen};
 use crate::real::Real;
 use crate::rows::{build, build_pair, dot, fill, sum_in_order};
 use crate::storage::{elements, tensor};
@@ -33,17 +34,26 @@ pub fn reference(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor) -> Result<Tens
 /// x, x0: one shape; r, z: one element each, shape () or (1), a narrowed (L,) included → of x's shape.
 pub fn forward(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor) -> Result<Tensor> {
     check(x, x0, r, z)?;
-    fast_or!(x, T => cpu_forward::<T>(x, x0, r, z), reference(x, x0, r, z))
+    dispatch!(x, cpu T: cpu_forward::<T>(x, x0, r, z), else: reference(x, x0, r, z))
 }
 
-/// dy: gradient of y = forward(x, x0, r, z), of x's shape.
-pub fn backward(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor, dy: &Tensor) -> Result<Gradients> {
+/// dy: gradient of y = forward(x, x0, r, z), of x's shape. `sums`: what the gradients of x and x0 are added to.
+pub fn backward(
+    x: &Tensor,
+    x0: &Tensor,
+    r: &Tensor,
+    z: &Tensor,
+    dy: &Tensor,
+    sums: [Option<Sum>; 2],
+) -> Result<Gradients> {
     check(x, x0, r, z)?;
     crate::same_shape("mix backward", x, dy)?;
-    fast_or!(x, T => cpu_backward::<T>(x, x0, r, z, dy), {
+    let made = dispatch!(x, cpu T: cpu_backward::<T>(x, x0, r, z, dy), else: {
         let [x, x0, r, z] = gradients([x, x0, r, z], dy, |[x, x0, r, z]| reference(x, x0, r, z))?;
         Ok(Gradients { x, x0, r, z })
-    })
+    })?;
+    let [for_x, for_x0] = sums;
+    Ok(Gradients { x: Sum::add(for_x, made.x)?, x0: Sum::add(for_x0, made.x0)?, ..made })
 }
 
 fn check(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor) -> Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! Muon (Keller Jordan, 2024), Polar Express (arXiv 2505.16932, five steps), NorMuon (arXiv 2510.05491).
 
-use crate::composed::{fast_or, widen};
+use crate::composed::{dispatch, widen};
 use crate::gemm::{ALL_THREADS, Matrix, Parallelism, add_product, product};
 use crate::panel::Panel;
 use crate::real::Real;
@@ -73,7 +73,7 @@ pub fn step(
     }
     let changed: Vec<&Tensor> = weights.iter().copied().chain([moment, second]).collect();
     apart("muon", &changed, grads)?;
-    fast_or!(*first, T => cpu_step::<T>(weights, grads, moment, second, with), {
+    dispatch!(*first, cpu T: cpu_step::<T>(weights, grads, moment, second, with), else: {
         composed(weights, grads, moment, second, with)
     })
 }

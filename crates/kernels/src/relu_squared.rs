@@ -1,6 +1,6 @@
 //! relu²: y = max(x, 0)².
 
-use crate::composed::{fast_or, gradients};
+use crate::composed::{dispatch, widen};
 use crate::real::Real;
 use crate::rows::{build, fill};
 use crate::storage::{elements, tensor};
@@ -16,15 +16,14 @@ pub fn reference(x: &Tensor) -> Result<Tensor> {
 
 /// x: any shape → the same shape. NaN stays NaN.
 pub fn forward(x: &Tensor) -> Result<Tensor> {
-    fast_or!(x, T => cpu_forward::<T>(x), reference(x))
+    dispatch!(x, cpu T: cpu_forward::<T>(x), else: reference(x))
 }
 
-/// dy: gradient of y = forward(x) → dx = 2·max(x, 0)·dy, of x's shape.
-pub fn backward(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    crate::same_shape("relu_squared backward", x, dy)?;
-    fast_or!(x, T => cpu_backward::<T>(x, dy), {
-        let [dx] = gradients([x], dy, |[x]| reference(x))?;
-        Ok(dx)
+/// y: what [`forward`] returned; dy: its gradient → dx = 2·√y·dy, of their shape. The input need not be kept.
+pub fn backward(y: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    crate::same_shape("relu_squared backward", y, dy)?;
+    dispatch!(dy, cpu T: cpu_backward::<T>(y, dy), else: {
+        ((widen(y)?.sqrt()? * 2.0)? * widen(dy)?)?.to_dtype(dy.dtype())
     })
 }
 
@@ -56,18 +55,18 @@ fn cpu_forward<T: Real>(x: &Tensor) -> Result<Tensor> {
     tensor(y, x.dims())
 }
 
-fn cpu_backward<T: Real>(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    let (x, dy) = (x.contiguous()?, dy.contiguous()?);
-    let (xs, dys) = (elements::<T>("relu_squared", &x)?, elements::<T>("relu_squared", &dy)?);
-    let (xs, dys) = (&*xs, &*dys);
+fn cpu_backward<T: Real>(y: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let (y, dy) = (y.contiguous()?, dy.contiguous()?);
+    let (ys, dys) = (elements::<T>("relu_squared", &y)?, elements::<T>("relu_squared", &dy)?);
+    let (ys, dys) = (&*ys, &*dys);
     let dx = build(
-        xs.len(),
+        ys.len(),
         PART,
         #[inline(always)]
         |i, out| {
-            let (x, dy) = (&xs[i * PART..][..out.len()], &dys[i * PART..][..out.len()]);
-            fill(out, x.iter().zip(dy).map(|(&x, &dy)| T::TWO * positive(x) * dy))
+            let (y, dy) = (&ys[i * PART..][..out.len()], &dys[i * PART..][..out.len()]);
+            fill(out, y.iter().zip(dy).map(|(&y, &dy)| T::TWO * y.root() * dy))
         },
     );
-    tensor(dx, x.dims())
+    tensor(dx, y.dims())
 }

@@ -1,13 +1,24 @@
-//! RMS norm over the last axis, without a gain: y = x / √(mean x² + eps).
+//! RMS norm over the last axis, without a gain: y = x·s, s = 1 / √(mean x² + eps).
 
-use crate::composed::{fast_or, gradients, widen};
+use crate::accumulate::Sum;
+use crate::composed::{dispatch, widen};
+use crate::cuda;
 use crate::real::Real;
-use crate::rows::{build, dot, fill};
+use crate::rows::{build, build_noting, dot, fill};
 use crate::storage::{elements, tensor};
 use candle_core::{D, Result, Tensor};
 
 /// f32's machine epsilon, as `torch.nn.functional.rms_norm` takes for f32 and half-precision inputs.
 pub const EPS: f64 = f32::EPSILON as f64;
+
+/// What [`forward`] returns, and all that [`backward`] needs: the input itself need not be kept.
+#[derive(Debug, Clone)]
+pub struct Normed {
+    /// The result, (…, C).
+    pub y: Tensor,
+    /// s of each row, (…): f32 (f64 for f64 inputs).
+    pub scale: Tensor,
+}
 
 /// The op as a composition of differentiable candle ops.
 ///
@@ -18,17 +29,30 @@ pub fn reference(x: &Tensor) -> Result<Tensor> {
     wide.broadcast_div(&rms)?.to_dtype(x.dtype())
 }
 
-/// x: (…, C) → (…, C).
-pub fn forward(x: &Tensor) -> Result<Tensor> {
-    fast_or!(x, T => cpu_forward::<T>(x), reference(x))
+/// x: (…, C).
+pub fn forward(x: &Tensor) -> Result<Normed> {
+    dispatch!(x, cuda: cuda::rms_norm::forward(x), cpu T: cpu_forward::<T>(x), else: {
+        let scale = (widen(x)?.sqr()?.mean(D::Minus1)? + EPS)?.sqrt()?.recip()?;
+        Ok(Normed { y: reference(x)?, scale })
+    })
 }
 
-/// dy: gradient of y = forward(x), of x's shape → dx.
-pub fn backward(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    fast_or!(x, T => cpu_backward::<T>(x, dy), {
-        let [dx] = gradients([x], dy, |[x]| reference(x))?;
-        Ok(dx)
-    })
+/// dy: gradient of y, of its shape → sum + dx, dx = s·(dy − y·mean(y·dy)).
+pub fn backward(normed: &Normed, dy: &Tensor, sum: Option<Sum>) -> Result<Tensor> {
+    crate::same_shape("rms_norm backward", &normed.y, dy)?;
+    dispatch!(
+        dy,
+        cuda: cuda::rms_norm::backward(normed, dy, sum),
+        cpu T: Sum::add(sum, cpu_backward::<T>(normed, dy)?),
+        else: Sum::add(sum, composed(normed, dy)?),
+    )
+}
+
+fn composed(Normed { y, scale }: &Normed, dy: &Tensor) -> Result<Tensor> {
+    let (y, wide) = (widen(y)?, widen(dy)?);
+    let along = (&y * &wide)?.mean_keepdim(D::Minus1)?;
+    let dx = (&wide - y.broadcast_mul(&along)?)?.broadcast_mul(&scale.unsqueeze(D::Minus1)?)?;
+    dx.to_dtype(dy.dtype())
 }
 
 /// 1 / √(mean x² + eps) of one row.
@@ -37,41 +61,41 @@ pub(crate) fn reciprocal_rms<T: Real>(x: &[T]) -> T {
     T::ONE / (dot(x, x) / T::of_f64(x.len() as f64) + T::of_f64(EPS)).root()
 }
 
-fn cpu_forward<T: Real>(x: &Tensor) -> Result<Tensor> {
+fn cpu_forward<T: Real>(x: &Tensor) -> Result<Normed> {
     let width = x.dim(D::Minus1)?;
     let x = x.contiguous()?;
     let xs = elements::<T>("rms_norm", &x)?;
     let xs = &*xs;
-    let y = build(
+    let (y, scale) = build_noting(
         xs.len(),
         width,
         #[inline(always)]
         |i, out| {
             let x = &xs[i * width..][..width];
             let scale = reciprocal_rms(x);
-            fill(out, x.iter().map(|&x| x * scale))
+            (fill(out, x.iter().map(|&x| x * scale)), scale)
         },
     );
-    tensor(y, x.dims())
+    let leading = &x.dims()[..x.rank() - 1];
+    Ok(Normed { y: tensor(y, x.dims())?, scale: tensor(scale, leading)? })
 }
 
-fn cpu_backward<T: Real>(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    let width = x.dim(D::Minus1)?;
-    crate::same_shape("rms_norm backward", x, dy)?;
-    let (x, dy) = (x.contiguous()?, dy.contiguous()?);
-    let (xs, dys) = (elements::<T>("rms_norm", &x)?, elements::<T>("rms_norm", &dy)?);
-    let (xs, dys) = (&*xs, &*dys);
+fn cpu_backward<T: Real>(Normed { y, scale }: &Normed, dy: &Tensor) -> Result<Tensor> {
+    let width = y.dim(D::Minus1)?;
+    let (y, scale, dy) = (y.contiguous()?, scale.contiguous()?, dy.contiguous()?);
+    let (ys, dys) = (elements::<T>("rms_norm", &y)?, elements::<T>("rms_norm", &dy)?);
+    let scales = elements::<T>("rms_norm", &scale)?;
+    let (ys, dys, scales) = (&*ys, &*dys, &*scales);
     let dx = build(
-        xs.len(),
+        ys.len(),
         width,
         #[inline(always)]
         |i, out| {
-            let (x, dy) = (&xs[i * width..][..width], &dys[i * width..][..width]);
-            let scale = reciprocal_rms(x);
-            // dx = s·dy − s³·x·mean(x·dy), with s = 1/rms
-            let along = scale * scale * scale * dot(x, dy) / T::of_f64(width as f64);
-            fill(out, x.iter().zip(dy).map(|(&x, &dy)| scale * dy - along * x))
+            let (y, dy) = (&ys[i * width..][..width], &dys[i * width..][..width]);
+            let scale = scales[i];
+            let along = dot(y, dy) / T::of_f64(width as f64);
+            fill(out, y.iter().zip(dy).map(|(&y, &dy)| scale * (dy - y * along)))
         },
     );
-    tensor(dx, x.dims())
+    tensor(dx, y.dims())
 }

@@ -3,10 +3,10 @@
 //! With (x1, x2) the halves of a head: y1 = x1·cos + x2·sin, y2 = x2·cos − x1·sin, then y / rms(y). A rotation
 //! keeps the length of each pair, so rms(y) = rms(x). QK-norm: arXiv 2010.04245.
 
-use crate::composed::{fast_or, gradients, widen};
+use crate::composed::{dispatch, widen};
 use crate::real::Real;
-use crate::rms_norm::{self, reciprocal_rms};
-use crate::rows::{build, sum_of};
+use crate::rms_norm::{self, Normed, reciprocal_rms};
+use crate::rows::{build, build_noting, dot};
 use crate::storage::{elements, tensor};
 use candle_core::{D, Result, Tensor, bail};
 use std::mem::MaybeUninit;
@@ -23,20 +23,34 @@ pub fn reference(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     rms_norm::reference(&Tensor::cat(&[y1, y2], D::Minus1)?)?.to_dtype(x.dtype())
 }
 
-/// x: (B, T, H, D), D even; cos, sin: (T, D/2) → (B, T, H, D).
-pub fn forward(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+/// x: (B, T, H, D), D even; cos, sin: (T, D/2) → y: (B, T, H, D), scale: (B, T, H).
+pub fn forward(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Normed> {
     check(x, cos, sin)?;
-    fast_or!(x, T => cpu_forward::<T>(x, cos, sin), reference(x, cos, sin))
+    dispatch!(x, cpu T: cpu_forward::<T>(x, cos, sin), else: {
+        let scale = (widen(x)?.sqr()?.mean(D::Minus1)? + rms_norm::EPS)?.sqrt()?.recip()?;
+        Ok(Normed { y: reference(x, cos, sin)?, scale })
+    })
 }
 
-/// dy: gradient of y = forward(x, cos, sin) → dx: (B, T, H, D). The tables get none.
-pub fn backward(x: &Tensor, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    check(x, cos, sin)?;
-    crate::same_shape("rope_norm backward", x, dy)?;
-    fast_or!(x, T => cpu_backward::<T>(x, cos, sin, dy), {
-        let [dx] = gradients([x], dy, |[x]| reference(x, cos, sin))?;
-        Ok(dx)
-    })
+/// dy: gradient of `normed`'s y, made by [`forward`] → dx: (B, T, H, D). The tables get none.
+///
+/// dx = s·Rᵀ(dy − y·mean(y·dy)), where Rᵀ turns back.
+pub fn backward(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    check(dy, cos, sin)?;
+    crate::same_shape("rope_norm backward", &normed.y, dy)?;
+    dispatch!(dy, cpu T: cpu_backward::<T>(normed, cos, sin, dy), else: composed(normed, cos, sin, dy))
+}
+
+fn composed(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let turned = rms_norm::backward(normed, dy, None)?;
+    let (_, t, _, d) = dy.dims4()?;
+    let wide = widen(&turned)?;
+    let table = |s: &Tensor| s.to_dtype(wide.dtype())?.reshape((1, t, 1, d / 2));
+    let (cos, sin) = (table(cos)?, table(sin)?);
+    let (g1, g2) = (wide.narrow(D::Minus1, 0, d / 2)?, wide.narrow(D::Minus1, d / 2, d / 2)?);
+    let x1 = g1.broadcast_mul(&cos)?.sub(&g2.broadcast_mul(&sin)?)?;
+    let x2 = g1.broadcast_mul(&sin)?.add(&g2.broadcast_mul(&cos)?)?;
+    Tensor::cat(&[x1, x2], D::Minus1)?.to_dtype(dy.dtype())
 }
 
 fn check(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<()> {
@@ -68,8 +82,8 @@ fn fill_halves<T: Real>(out: &mut [MaybeUninit<T>], values: impl Fn(usize) -> (T
     unsafe { &mut *(std::ptr::from_mut(out) as *mut [T]) }
 }
 
-fn cpu_forward<T: Real>(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
-    let (_, t, h, d) = x.dims4()?;
+fn cpu_forward<T: Real>(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Normed> {
+    let (b, t, h, d) = x.dims4()?;
     let (x, cos, sin) = (x.contiguous()?, cos.contiguous()?, sin.contiguous()?);
     let (xs, coss, sins) = (
         elements::<T>("rope_norm", &x)?,
@@ -78,7 +92,7 @@ fn cpu_forward<T: Real>(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor
     );
     let (xs, coss, sins) = (&*xs, &*coss, &*sins);
     let half = d / 2;
-    let y = build(
+    let (y, scale) = build_noting(
         xs.len(),
         d,
         #[inline(always)]
@@ -88,51 +102,46 @@ fn cpu_forward<T: Real>(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor
             let at = (i / h) % t * half;
             let (cos, sin) = (&coss[at..][..half], &sins[at..][..half]);
             let s = reciprocal_rms(x);
-            fill_halves(
+            let y = fill_halves(
                 out,
                 #[inline(always)]
                 |i| ((x1[i] * cos[i] + x2[i] * sin[i]) * s, (x2[i] * cos[i] - x1[i] * sin[i]) * s),
-            )
+            );
+            (y, s)
         },
     );
-    tensor(y, x.dims())
+    Ok(Normed { y: tensor(y, x.dims())?, scale: tensor(scale, &[b, t, h])? })
 }
 
-fn cpu_backward<T: Real>(x: &Tensor, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    let (_, t, h, d) = x.dims4()?;
-    let (x, cos, sin, dy) = (x.contiguous()?, cos.contiguous()?, sin.contiguous()?, dy.contiguous()?);
-    let (xs, dys) = (elements::<T>("rope_norm", &x)?, elements::<T>("rope_norm", &dy)?);
+fn cpu_backward<T: Real>(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let (_, t, h, d) = dy.dims4()?;
+    let (y, scale) = (normed.y.contiguous()?, normed.scale.contiguous()?);
+    let (cos, sin, dy) = (cos.contiguous()?, sin.contiguous()?, dy.contiguous()?);
+    let (ys, scales) = (elements::<T>("rope_norm", &y)?, elements::<T>("rope_norm", &scale)?);
     let (coss, sins) = (elements::<T>("rope_norm", &cos)?, elements::<T>("rope_norm", &sin)?);
-    let (xs, dys, coss, sins) = (&*xs, &*dys, &*coss, &*sins);
+    let dys = elements::<T>("rope_norm", &dy)?;
+    let (ys, scales, dys, coss, sins) = (&*ys, &*scales, &*dys, &*coss, &*sins);
     let half = d / 2;
     let dx = build(
-        xs.len(),
+        dys.len(),
         d,
         #[inline(always)]
         |i, out| {
-            let (x, dy) = (&xs[i * d..][..d], &dys[i * d..][..d]);
-            let (x1, x2) = x.split_at(half);
-            let (dy1, dy2) = dy.split_at(half);
+            let (y, dy) = (&ys[i * d..][..d], &dys[i * d..][..d]);
+            let along = dot(y, dy) / T::of_f64(d as f64);
+            let ((y1, y2), (dy1, dy2)) = (y.split_at(half), dy.split_at(half));
             let at = (i / h) % t * half;
             let (cos, sin) = (&coss[at..][..half], &sins[at..][..half]);
-            let s = reciprocal_rms(x);
-            // Rᵀdy, the gradient turned back; then the norm's backward, which commutes with the rotation:
-            // dx = s·Rᵀdy − s³·x·mean(x·Rᵀdy), where x·Rᵀdy = (Rx)·dy
-            let along = sum_of(
-                half,
-                #[inline(always)]
-                |i| (x1[i] * cos[i] + x2[i] * sin[i]) * dy1[i] + (x2[i] * cos[i] - x1[i] * sin[i]) * dy2[i],
-            );
-            let along = s * s * s * along / T::of_f64(d as f64);
+            let s = scales[i];
             fill_halves(
                 out,
                 #[inline(always)]
                 |i| {
-                    let (t1, t2) = (dy1[i] * cos[i] - dy2[i] * sin[i], dy1[i] * sin[i] + dy2[i] * cos[i]);
-                    (s * t1 - along * x1[i], s * t2 - along * x2[i])
+                    let (g1, g2) = (s * (dy1[i] - y1[i] * along), s * (dy2[i] - y2[i] * along));
+                    (g1 * cos[i] - g2 * sin[i], g1 * sin[i] + g2 * cos[i])
                 },
             )
         },
     );
-    tensor(dx, x.dims())
+    tensor(dx, dy.dims())
 }

@@ -77,6 +77,39 @@ pub(crate) fn build<T: Real>(
     data
 }
 
+/// As [`build`], and a value that each row's closure returns beside it. Rows are whole.
+#[inline(always)]
+pub(crate) fn build_noting<T: Real>(
+    total: usize,
+    width: usize,
+    row: impl for<'a> Fn(usize, Places<'a, T>) -> (&'a mut [T], T) + Sync,
+) -> (Vec<T>, Vec<T>) {
+    let rows = total / width.max(1);
+    let mut notes = vec![T::ZERO; rows];
+    let mut data = Vec::<T>::with_capacity(total);
+    let per_task = rows_per_task(width);
+    let task = |(t, (part, notes)): (usize, (Places<T>, &mut [T]))| {
+        vectorized(
+            #[inline(always)]
+            || {
+                for (i, (place, note)) in part.chunks_exact_mut(width).zip(notes).enumerate() {
+                    let (start, len) = (place.as_ptr().cast::<T>(), place.len());
+                    let (done, noted) = row(t * per_task + i, place);
+                    assert!(done.as_ptr() == start && done.len() == len, "a row came back as another");
+                    *note = noted;
+                }
+            },
+        )
+    };
+    if total > 0 {
+        let parts = data.spare_capacity_mut()[..rows * width].par_chunks_mut(per_task * width);
+        parts.zip(notes.par_chunks_mut(per_task)).enumerate().for_each(task);
+    }
+    // SAFETY: as in `build`; rows that are whole cover what is claimed here.
+    unsafe { data.set_len(rows * width) };
+    (data, notes)
+}
+
 /// As [`build`], for two vectors at once.
 #[inline(always)]
 pub(crate) fn build_pair<T: Real>(
@@ -143,22 +176,6 @@ pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     }
     for i in 0..a_rest.len() {
         lanes[i] += a_rest[i] * b_rest[i];
-    }
-    fold(lanes, |x, y| x + y)
-}
-
-/// Σ term(i) for i < n, in a fixed order.
-#[inline(always)]
-pub(crate) fn sum_of<T: Real>(n: usize, term: impl Fn(usize) -> T) -> T {
-    let mut lanes = [T::ZERO; LANES];
-    let whole = n / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            *lane += term(start + i);
-        }
-    }
-    for i in whole..n {
-        lanes[i - whole] += term(i);
     }
     fold(lanes, |x, y| x + y)
 }

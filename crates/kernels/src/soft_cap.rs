@@ -1,6 +1,6 @@
 //! Soft cap of logits in place: z ← cap·tanh(z/cap), for scoring; training has it inside [`crate::head`].
 
-use crate::composed::fast_or;
+use crate::composed::dispatch;
 use crate::real::Real;
 use crate::rows::vectorized;
 use crate::storage::{modify, overwrite};
@@ -17,7 +17,7 @@ pub fn reference(z: &Tensor, cap: f64) -> Result<Tensor> {
 
 /// z ← cap·tanh(z/cap) in place; z contiguous, cap > 0. Every view of z's storage sees the change.
 pub fn assign(z: &Tensor, cap: f64) -> Result<()> {
-    fast_or!(z, T => cpu_assign::<T>(z, cap), overwrite(z, &reference(z, cap)?))
+    dispatch!(z, cpu T: cpu_assign::<T>(z, cap), else: overwrite(z, &reference(z, cap)?))
 }
 
 fn cpu_assign<T: Real>(z: &Tensor, cap: f64) -> Result<()> {

@@ -20,7 +20,7 @@ fn everything() -> Result<Vec<Vec<u32>>> {
     embedding::add_backward(&d_table, &tokens, &dy)?;
     let attended = attention::forward(&q, &k, &v, 70)?;
     let d_attention = attention::backward(&q, &k, &v, 70, &attended, &v)?;
-    let mixed = mix::backward(&x, &dy, &t(&[1], 1), &t(&[1], 2), &dy)?;
+    let mixed = mix::backward(&x, &dy, &t(&[1], 1), &t(&[1], 2), &dy, [None, None])?;
     let gated = gated_value::backward(&q, &t(&[b, time, h], 3), &k, &v)?;
     let weights = [t(&[96, 48], 1), t(&[96, 48], 2)];
     let (moment, second) = (t(&[2, 96, 48], 3), t(&[2, 96, 1], 4).abs()?);
@@ -31,8 +31,8 @@ fn everything() -> Result<Vec<Vec<u32>>> {
     let all = [
         linear::forward(&x, &w)?,
         linear::backward_weight(&x, &dy)?,
-        rms_norm::backward(&x, &dy)?,
-        rope_norm::backward(&q, &cos, &sin, &v)?,
+        rms_norm::backward(&rms_norm::forward(&x)?, &dy, None)?,
+        rope_norm::backward(&rope_norm::forward(&q, &cos, &sin)?, &cos, &sin, &v)?,
         loss.mean,
         loss.dx,
         dw,

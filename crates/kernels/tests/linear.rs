@@ -16,7 +16,7 @@ fn linear_matches_its_reference(device: &Device) -> Result<()> {
             &[uniform(&[2, rows, inner], 1), uniform(&[out, inner], 2)],
             |t| linear::reference(&t[0], &t[1]),
             |t| linear::forward(&t[0], &t[1]),
-            |t, dy| Ok(vec![linear::backward_input(dy, &t[1])?, linear::backward_weight(&t[0], dy)?]),
+            |t, dy| Ok(vec![linear::backward_input(dy, &t[1], None)?, linear::backward_weight(&t[0], dy)?]),
         )?;
     }
     Ok(())

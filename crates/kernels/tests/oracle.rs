@@ -97,6 +97,7 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-11,
         DType::F16 => 5e-3,
+        DType::BF16 => 8e-3, // two units in the last place
         _ => 2e-5,
     }
 }
@@ -113,8 +114,9 @@ pub(crate) fn gradients(
     tensors.iter().map(|t| grads.get(t).cloned().map_or_else(|| t.zeros_like(), Ok)).collect()
 }
 
-/// Holds `forward` and `backward` against `reference`, in every layout, in f32 and f64, and in f16 for the way that
-/// types without a fast implementation take.
+/// Holds `forward` and `backward` against `reference`, in every layout, in f32 and f64, in f16 for the way that types
+/// without an implementation of their own take, and in bf16 for the CUDA kernels: those of a CUDA device, or the same
+/// sources emulated, in several orders of threads that must give the same bits.
 ///
 /// `backward` gets the inputs and dy, and returns one gradient for each input.
 pub(crate) fn check_op(
@@ -125,7 +127,7 @@ pub(crate) fn check_op(
     forward: impl Fn(&[Tensor]) -> Result<Tensor>,
     backward: impl Fn(&[Tensor], &Tensor) -> Result<Vec<Tensor>>,
 ) -> Result<()> {
-    for dtype in [DType::F32, DType::F64, DType::F16] {
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         // the oracle sees the values after rounding to the tested type
         let rounded = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
         let exact: Vec<Tensor> = inputs.iter().map(rounded).collect::<Result<_>>()?;
@@ -135,14 +137,44 @@ pub(crate) fn check_op(
         for lay in [Lay::Plain, Lay::Offset, Lay::Gaps, Lay::Swapped] {
             let place = |t: &Tensor| lay.of(&t.to_dtype(dtype)?.to_device(device)?);
             let given: Vec<Tensor> = exact.iter().map(place).collect::<Result<_>>()?;
+            let dy = place(&dy)?;
             let what = format!("{what}, {dtype:?}, {lay:?}");
-            let made = forward(&given)?;
-            assert_eq!(made.dtype(), dtype, "{what}");
-            assert_close(&what, &made, &y, tolerance(dtype))?;
-            for (i, (made, wanted)) in backward(&given, &place(&dy)?)?.iter().zip(&wanted).enumerate() {
+            let made = on_device(&what, device, dtype, || {
+                let mut made = vec![forward(&given)?];
+                made.extend(backward(&given, &dy)?);
+                Ok(made)
+            })?;
+            assert_eq!(made[0].dtype(), dtype, "{what}");
+            assert_close(&what, &made[0], &y, tolerance(dtype))?;
+            for (i, (made, wanted)) in made[1..].iter().zip(&wanted).enumerate() {
                 assert_close(&format!("{what}, gradient {i}"), made, wanted, tolerance(dtype))?;
             }
         }
     }
     Ok(())
+}
+
+/// What `f` makes: of bf16 on a CPU, by emulated kernels, in every order of threads, all to the same bits.
+pub(crate) fn on_device(
+    what: &str,
+    device: &Device,
+    dtype: DType,
+    f: impl Fn() -> Result<Vec<Tensor>>,
+) -> Result<Vec<Tensor>> {
+    if !device.is_cpu() || dtype != DType::BF16 {
+        return f();
+    }
+    let made: Vec<Vec<Tensor>> =
+        emulator::ORDERS.map(|order| emulator::run(order, &f)).into_iter().collect::<Result<_>>()?;
+    let bits = |made: &[Tensor]| -> Result<Vec<Vec<u32>>> {
+        let of = |t: &Tensor| {
+            Ok(t.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?.iter().map(|x| x.to_bits()).collect())
+        };
+        made.iter().map(of).collect()
+    };
+    let first = bits(&made[0])?;
+    for (order, made) in emulator::ORDERS.iter().zip(&made) {
+        assert!(bits(made)? == first, "{what}: the result depends on the order of threads ({order:?})");
+    }
+    Ok(made.into_iter().next().expect("there are orders"))
 }

@@ -27,7 +27,7 @@ impl Node {
         let x = w.needs_grad().then(|| self.value().clone());
         let weight = self.needs_grad().then(|| w.value().clone());
         let leaf = w.leaf().cloned();
-        self.tape().push("linear", &[self, w], y, move |g| {
+        self.tape().push_adding("linear", &[self, w], y, move |g, sums| {
             let dw = match (&x, leaf) {
                 (Some(x), Some(param)) => {
                     kernels::linear::add_backward_weight(&param.grad_buffer()?, x, &g.tensor)?;
@@ -37,26 +37,28 @@ impl Node {
                 (None, _) => None,
             };
             drop(x); // before the next allocation
-            let dx = weight.map(|w| kernels::linear::backward_input(&g.tensor, &w)).transpose()?;
+            let sum = sums.take(0);
+            let sum = sum.as_ref().map(Grad::as_sum);
+            let dx = weight.map(|w| kernels::linear::backward_input(&g.tensor, &w, sum)).transpose()?;
             Ok(vec![dx.and_then(Grad::fresh), dw])
         })
     }
 
     /// x / rms(x) over the last axis, without a gain; as `torch.nn.functional.rms_norm`.
     pub fn rms_norm(&self) -> Result<Node> {
-        let x = self.value().clone();
-        let y = kernels::rms_norm::forward(&x)?;
-        self.tape().push("rms_norm", &[self], y, move |g| {
-            Ok(vec![Grad::fresh(kernels::rms_norm::backward(&x, &g.tensor)?)])
+        let normed = kernels::rms_norm::forward(self.value())?;
+        self.tape().push_adding("rms_norm", &[self], normed.y.clone(), move |g, sums| {
+            let sum = sums.take(0);
+            let dx = kernels::rms_norm::backward(&normed, &g.tensor, sum.as_ref().map(Grad::as_sum))?;
+            Ok(vec![Grad::fresh(dx)])
         })
     }
 
     /// max(x, 0)².
     pub fn relu_squared(&self) -> Result<Node> {
-        let x = self.value().clone();
-        let y = kernels::relu_squared::forward(&x)?;
-        self.tape().push("relu_squared", &[self], y, move |g| {
-            Ok(vec![Grad::fresh(kernels::relu_squared::backward(&x, &g.tensor)?)])
+        let y = kernels::relu_squared::forward(self.value())?;
+        self.tape().push("relu_squared", &[self], y.clone(), move |g| {
+            Ok(vec![Grad::fresh(kernels::relu_squared::backward(&y, &g.tensor)?)])
         })
     }
 
@@ -65,18 +67,20 @@ impl Node {
         let (r, z) = (&r.on(self.tape()), &z.on(self.tape()));
         let [xv, x0v, rv, zv] = [self, x0, r, z].map(|n| n.value().clone());
         let y = kernels::mix::forward(&xv, &x0v, &rv, &zv)?;
-        self.tape().push("mix", &[self, x0, r, z], y, move |g| {
-            let d = kernels::mix::backward(&xv, &x0v, &rv, &zv, &g.tensor)?;
+        self.tape().push_adding("mix", &[self, x0, r, z], y, move |g, sums| {
+            let sums = [sums.take(0), sums.take(1)];
+            let sums = sums.each_ref().map(|sum| sum.as_ref().map(Grad::as_sum));
+            let d = kernels::mix::backward(&xv, &x0v, &rv, &zv, &g.tensor, sums)?;
             Ok([d.x, d.x0, d.r, d.z].into_iter().map(Grad::fresh).collect())
         })
     }
 
     /// Rotary position embedding, then the RMS norm of each head. x: (B, T, H, D); cos, sin: (T, D/2).
     pub fn rope_norm(&self, cos: &Tensor, sin: &Tensor) -> Result<Node> {
-        let (x, cos, sin) = (self.value().clone(), cos.clone(), sin.clone());
-        let y = kernels::rope_norm::forward(&x, &cos, &sin)?;
-        self.tape().push("rope_norm", &[self], y, move |g| {
-            Ok(vec![Grad::fresh(kernels::rope_norm::backward(&x, &cos, &sin, &g.tensor)?)])
+        let (cos, sin) = (cos.clone(), sin.clone());
+        let normed = kernels::rope_norm::forward(self.value(), &cos, &sin)?;
+        self.tape().push("rope_norm", &[self], normed.y.clone(), move |g| {
+            Ok(vec![Grad::fresh(kernels::rope_norm::backward(&normed, &cos, &sin, &g.tensor)?)])
         })
     }
 

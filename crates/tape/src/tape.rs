@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use candle_core::{DType, Result, Shape, Tensor};
-use kernels::accumulate::add_assign;
+use kernels::accumulate::{Sum, add_assign};
 
 use crate::{Error, Param};
 
@@ -46,6 +46,11 @@ impl Grad {
         Some(Self { tensor, fresh: true })
     }
 
+    /// As the kernels that add on the way take it.
+    pub(crate) fn as_sum(&self) -> Sum<'_> {
+        Sum { so_far: &self.tensor, owned: self.fresh }
+    }
+
     /// A buffer that may have other readers: a view, or the incoming gradient passed through.
     pub(crate) fn shared(tensor: Tensor) -> Option<Self> {
         Some(Self { tensor, fresh: false })
@@ -55,7 +60,20 @@ impl Grad {
 /// One gradient per input, in order; `None` where there is nothing to pass on.
 pub(crate) type Grads = Vec<Option<Grad>>;
 
-type Backward = Box<dyn FnOnce(Grad) -> Result<Grads>>;
+/// What other paths have given the inputs of an operation so far.
+pub(crate) struct Sums<'a> {
+    grads: &'a mut [Option<Grad>],
+    inputs: &'a [Option<Input>],
+}
+
+impl Sums<'_> {
+    /// Takes out the sum of an input, when there is one: the gradient returned for the input must hold it.
+    pub(crate) fn take(&mut self, input: usize) -> Option<Grad> {
+        self.grads[self.inputs[input].as_ref()?.slot].take()
+    }
+}
+
+type Backward = Box<dyn FnOnce(Grad, &mut Sums) -> Result<Grads>>;
 
 /// What made the node of one slot. A step's place on the tape is its node's slot.
 enum Step {
@@ -154,6 +172,17 @@ impl Tape {
         value: Tensor,
         backward: impl FnOnce(Grad) -> Result<Grads> + 'static,
     ) -> Result<Node> {
+        self.push_adding(name, inputs, value, |grad, _| backward(grad))
+    }
+
+    /// [`Tape::push`] for operations whose kernels add to what an input has got so far, at no cost of their own.
+    pub(crate) fn push_adding(
+        &self,
+        name: &'static str,
+        inputs: &[&Node],
+        value: Tensor,
+        backward: impl FnOnce(Grad, &mut Sums) -> Result<Grads> + 'static,
+    ) -> Result<Node> {
         let tracked: Vec<&&Node> = inputs.iter().filter(|n| n.slot.is_some()).collect();
         if tracked.is_empty() {
             return Ok(self.constant(value));
@@ -196,7 +225,7 @@ impl Tape {
             match step {
                 Step::Leaf(param) => param.accumulate(&grad.tensor)?,
                 Step::Op { name, inputs, backward } => {
-                    let results = backward(grad)?;
+                    let results = backward(grad, &mut Sums { grads: &mut grads, inputs: &inputs })?;
                     if results.len() != inputs.len() {
                         let (got, want) = (results.len(), inputs.len());
                         return Err(Error::GradientCount { op: name, got, want }.into());

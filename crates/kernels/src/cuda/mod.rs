@@ -1,0 +1,77 @@
+//! The CUDA implementations: for each op its device code, `NAME.cu`, and beside it `NAME.rs`, which checks operands,
+//! makes outputs, fills the parameters and chooses the grid.
+//!
+//! What is launched goes through a [`Runner`]: candle's CUDA stream and cuBLAS, or, where a test has put one in its
+//! place with [`with_runner`], an emulator that executes the same kernel sources on CPU tensors. So everything here
+//! but the runner itself is verified without a GPU.
+//!
+//! Tensors of bf16 take this way; see each op for what else it takes.
+
+mod product;
+mod runner;
+#[cfg(feature = "cuda")]
+mod stream;
+
+pub(crate) mod linear;
+pub(crate) mod rms_norm;
+
+pub use product::{Matrix, Product};
+pub use runner::{Launch, Params, Runner, device_runner, with_runner};
+
+pub(crate) use runner::runs_on;
+
+use candle_core::{CpuStorage, DType, Device, Result, Storage, Tensor, bail};
+
+/// Whether the kernels of this folder take `t`, a bf16 tensor on a device that they run on.
+pub(crate) fn takes(t: &Tensor) -> bool {
+    t.dtype() == DType::BF16 && runs_on(t.device())
+}
+
+/// Address of the first element of `t`, whatever its strides; valid as long as `t` is.
+///
+/// Work on a stream is done in order and memory is freed in that order too, so a tensor may be dropped as soon as the
+/// kernels that use it are launched.
+pub(crate) fn address(t: &Tensor) -> Result<u64> {
+    let (storage, layout) = t.storage_and_layout();
+    let base = match &*storage {
+        Storage::Cpu(CpuStorage::BF16(v)) => v.as_ptr().addr() as u64,
+        Storage::Cpu(CpuStorage::F32(v)) => v.as_ptr().addr() as u64,
+        Storage::Cpu(CpuStorage::U32(v)) => v.as_ptr().addr() as u64,
+        #[cfg(feature = "cuda")]
+        Storage::Cuda(cuda) => stream::base(cuda)?,
+        _ => bail!("a kernel takes no tensor of {:?} on {:?}", t.dtype(), t.device()),
+    };
+    Ok(base + (layout.start_offset() * t.dtype().size_in_bytes()) as u64)
+}
+
+/// Address of `t`, or null.
+pub(crate) fn address_or_null(t: Option<&Tensor>) -> Result<u64> {
+    t.map_or(Ok(0), address)
+}
+
+/// A contiguous tensor for a kernel to fill, every element of it.
+pub(crate) fn empty(shape: impl Into<candle_core::Shape>, dtype: DType, device: &Device) -> Result<Tensor> {
+    if device.is_cpu() {
+        // under the emulator: what a kernel forgets to write shows
+        let nan = if dtype == DType::U32 { f64::from(u32::MAX) } else { f64::NAN };
+        return Tensor::full(nan as f32, shape, device)?.to_dtype(dtype);
+    }
+    // SAFETY: the caller launches a kernel that writes all of it before anything that reads it, on the same stream.
+    unsafe { Tensor::empty(shape, dtype, device) }
+}
+
+/// Sizes as kernels take them.
+pub(crate) fn int(op: &str, n: usize) -> Result<i32> {
+    match i32::try_from(n) {
+        Ok(n) => Ok(n),
+        Err(_) => bail!("{op}: a size of {n} is more than a kernel takes"),
+    }
+}
+
+/// Blocks of a grid along x, enough for `n` items at `per_block` each.
+pub(crate) fn blocks(op: &str, n: usize, per_block: usize) -> Result<u32> {
+    match u32::try_from(n.div_ceil(per_block)) {
+        Ok(blocks) if blocks <= i32::MAX as u32 => Ok(blocks),
+        _ => bail!("{op}: {n} items are more than a grid holds"),
+    }
+}
