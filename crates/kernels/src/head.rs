@@ -4,6 +4,7 @@
 //! made on the way: while a chunk's logits are at hand, making them costs no second product with W.
 
 use crate::composed::{dispatch, widen};
+use crate::cuda;
 use crate::gemm::{ALL_THREADS, Matrix, add_product, set_product};
 use crate::panel::Panel;
 use crate::real::Real;
@@ -41,7 +42,12 @@ pub fn reference(x: &Tensor, w: &Tensor, targets: &Tensor, cap: Option<f64>) -> 
 /// x: (…, C); w: (V, C); targets: (…) u32, all below V; cap: bound of the soft cap → mean loss in nats, shape ().
 pub fn loss(x: &Tensor, w: &Tensor, targets: &Tensor, cap: Option<f64>) -> Result<Tensor> {
     check(x, w, targets, cap)?;
-    dispatch!(x, cpu T: Ok(cpu_loss::<T>(x, w, targets, cap, None)?.0), else: reference(x, w, targets, cap))
+    dispatch!(
+        x,
+        cuda: Ok(cuda::head::loss(x, w, targets, cap, None)?.0),
+        cpu T: Ok(cpu_loss::<T>(x, w, targets, cap, None)?.0),
+        else: reference(x, w, targets, cap),
+    )
 }
 
 /// As [`loss`], and makes the gradients of scale·loss: dx is returned, dW added in place to `dw` (V, C).
@@ -57,10 +63,14 @@ pub fn loss_and_gradients(
 ) -> Result<Loss> {
     check(x, w, targets, cap)?;
     crate::same_shape("head", w, dw)?;
-    dispatch!(x, cpu T: {
-        let (mean, dx) = cpu_loss::<T>(x, w, targets, cap, Some((scale, dw)))?;
-        Ok(Loss { mean, dx: dx.expect("asked for") })
-    }, else: composed(x, w, targets, cap, scale, dw))
+    let gradients = Some((scale, dw));
+    let both = |(mean, dx): (Tensor, Option<Tensor>)| Loss { mean, dx: dx.expect("asked for") };
+    dispatch!(
+        x,
+        cuda: cuda::head::loss(x, w, targets, cap, gradients).map(both),
+        cpu T: cpu_loss::<T>(x, w, targets, cap, gradients).map(both),
+        else: composed(x, w, targets, cap, scale, dw),
+    )
 }
 
 fn composed(

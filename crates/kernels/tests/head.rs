@@ -1,12 +1,15 @@
 //! Loss and gradients of the chunked head, against all logits at once in f64.
 
-use crate::oracle::{Lay, assert_close, gradients, ids, test_devices, tolerance, uniform};
-use candle_core::{DType, Device, Result, Tensor};
+use crate::oracle::{Lay, assert_close, gradients, ids, on_device, test_devices, tolerance, uniform};
+use candle_core::{D, DType, Device, Result, Tensor};
 use kernels::head;
 
 test_devices!(
     head_matches_its_reference,
     head_matches_its_reference_over_several_chunks,
+    kernels_of_the_head_match_its_reference,
+    a_row_longer_than_registers_hold_matches_the_reference,
+    a_target_outside_the_vocabulary_makes_the_kernels_loss_no_number,
     gradients_carry_the_scale_and_add_to_what_is_there,
     a_loss_that_is_not_a_number_stays_so,
 );
@@ -26,18 +29,28 @@ fn check(
             let x = rounded((uniform(&[shape, &[width]].concat(), 1) * 2.0)?)?;
             let w = rounded(uniform(&[vocab, width], 2))?;
             let ids = ids(shape, vocab as u32, 3, &Device::Cpu)?;
-            let wanted = head::reference(&x, &w, &ids, cap)?;
+            let reference = |t: &[Tensor]| match dtype {
+                DType::BF16 => reference_of_rounded_logits(&t[0], &t[1], &ids, cap),
+                _ => head::reference(&t[0], &t[1], &ids, cap),
+            };
+            let exact = [x.clone(), w.clone()];
+            let wanted = reference(&exact)?;
             let one = Tensor::ones((), DType::F64, &Device::Cpu)?;
-            let grads =
-                gradients(&[x.clone(), w.clone()], &one, |t| head::reference(&t[0], &t[1], &ids, cap))?;
+            let grads = gradients(&exact, &one, reference)?;
             let place = |t: &Tensor| lay.of(&t.to_device(device)?);
             let (x, w) = (place(&x.to_dtype(dtype)?)?, place(&w.to_dtype(dtype)?)?);
-            let (ids, dw) = (place(&ids)?, Tensor::zeros((vocab, width), dtype, device)?);
-            assert_close(&what, &head::loss(&x, &w, &ids, cap)?, &wanted, tolerance(dtype))?;
-            let made = head::loss_and_gradients(&x, &w, &ids, cap, 1.0, &dw)?;
-            assert_close(&what, &made.mean, &wanted, tolerance(dtype))?;
+            let ids = place(&ids)?;
+            let sum = if dtype == DType::BF16 { DType::F32 } else { dtype };
+            let made = on_device(&what, device, dtype, || {
+                let dw = Tensor::zeros((vocab, width), sum, device)?;
+                let made = head::loss_and_gradients(&x, &w, &ids, cap, 1.0, &dw)?;
+                Ok(vec![head::loss(&x, &w, &ids, cap)?, made.mean, made.dx, dw])
+            })?;
+            for loss in &made[..2] {
+                assert_close(&what, loss, &wanted, tolerance(dtype))?;
+            }
             // gradients are far below 1: hold them to their own size
-            for (made, wanted) in [(&made.dx, &grads[0]), (&dw, &grads[1])] {
+            for (made, wanted) in made[2..].iter().zip(&grads) {
                 let size = wanted.abs()?.max_all()?.to_scalar::<f64>()?;
                 assert!(size > 0.0);
                 assert_close(&what, &(made / size)?, &(wanted / size)?, tolerance(dtype))?;
@@ -54,6 +67,62 @@ fn head_matches_its_reference(device: &Device) -> Result<()> {
         check(device, &[1], 1, 2, cap, (&dtypes, &lays))?;
         check(device, &[3, 5], 7, 33, cap, (&dtypes, &lays))?;
         check(device, &[17], 64, 130, cap, (&dtypes, &lays))?;
+    }
+    Ok(())
+}
+
+/// The reference, with logits that are rounded to bf16 and differentiated as if they were not: there they are stored.
+fn reference_of_rounded_logits(x: &Tensor, w: &Tensor, ids: &Tensor, cap: Option<f64>) -> Result<Tensor> {
+    let z = x.reshape(((), x.dim(D::Minus1)?))?.matmul(&w.t()?)?;
+    let error = (z.to_dtype(DType::BF16)?.to_dtype(DType::F64)? - &z)?.detach();
+    let same = Tensor::eye(z.dim(1)?, DType::F64, &Device::Cpu)?;
+    head::reference(&(z + error)?, &same, &ids.flatten_all()?, cap)
+}
+
+fn kernels_of_the_head_match_its_reference(device: &Device) -> Result<()> {
+    let lays = [Lay::Plain, Lay::Offset, Lay::Gaps, Lay::Swapped];
+    for cap in [None, Some(15.0), Some(2.0), Some(500.0)] {
+        check(device, &[1], 1, 2, cap, (&[DType::BF16], &lays))?;
+        check(device, &[3, 5], 7, 33, cap, (&[DType::BF16], &lays))?;
+        // seven rows a chunk
+        check(device, &[17], 64, 130, cap, (&[DType::BF16], &lays))?;
+    }
+    // several vectors a thread
+    check(device, &[2], 8, 1100, Some(15.0), (&[DType::BF16], &[Lay::Plain]))
+}
+
+fn a_row_longer_than_registers_hold_matches_the_reference(device: &Device) -> Result<()> {
+    let vocab = 33_000;
+    // sixteenths: every logit is a number of bf16
+    let x = Tensor::new(&[[2.0]], &Device::Cpu)?;
+    let w = ((uniform(&[vocab, 1], 1) * 40.0)?.round()? / 16.0)?;
+    let id = Tensor::new(&[vocab as u32 - 1], &Device::Cpu)?;
+    let reference = |t: &[Tensor]| head::reference(&t[0], &t[1], &id, Some(15.0));
+    let exact = [x.clone(), w.clone()];
+    let wanted = reference(&exact)?;
+    let grads = gradients(&exact, &wanted.ones_like()?, reference)?;
+    let half = |t: &Tensor| t.to_dtype(DType::BF16)?.to_device(device);
+    let (x, w, id) = (half(&x)?, half(&w)?, id.to_device(device)?);
+    let made = on_device("a long row", device, DType::BF16, || {
+        let dw = Tensor::zeros((vocab, 1), DType::F32, device)?;
+        let made = head::loss_and_gradients(&x, &w, &id, Some(15.0), 1.0, &dw)?;
+        Ok(vec![made.mean, made.dx, dw])
+    })?;
+    assert_close("loss", &made[0], &wanted, 1e-5)?;
+    for (made, wanted) in made[1..].iter().zip(&grads) {
+        assert_close("gradient", made, wanted, tolerance(DType::BF16))?;
+    }
+    Ok(())
+}
+
+fn a_target_outside_the_vocabulary_makes_the_kernels_loss_no_number(device: &Device) -> Result<()> {
+    let half = |shape: &[usize]| uniform(shape, 1).to_dtype(DType::BF16)?.to_device(device);
+    let (x, w) = (half(&[3, 8])?, half(&[20, 8])?);
+    for ids in [[1u32, 2, 20], [u32::MAX, 2, 3]] {
+        let ids = Tensor::new(&ids, device)?;
+        let made =
+            on_device("head", device, DType::BF16, || Ok(vec![head::loss(&x, &w, &ids, Some(15.0))?]))?;
+        assert!(made[0].to_scalar::<f32>()?.is_nan());
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod runner;
 #[cfg(feature = "cuda")]
 mod stream;
 
+pub(crate) mod head;
 pub(crate) mod linear;
 pub(crate) mod rms_norm;
 
