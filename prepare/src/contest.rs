@@ -210,7 +210,7 @@ fn seal() {
 /// `score`: takes the exam before anything else, then loads and scores the model. Writes no file.
 fn take_exam<C: Contestant>(model: &Path) -> Result<(), ContestError> {
     let (header, rows, mut answers) = pipe::take().map_err(|e| ContestError::Exam(e.to_string()))?;
-    let device = device::choose()?;
+    let device = device::claim()?;
     let model = C::load(&Checkpoint::read(model, &device)?, &device)?;
     // a driver that went away is noticed with the last answer
     let scored = score::score(&model, &header, &rows, &device, |done| drop(answers.progress(done)));

@@ -8,9 +8,21 @@ pub fn choose() -> Result<Device> {
     match Device::new_cuda(0) {
         Ok(device) => return Ok(device),
         // Loud: a GPU build that trains on the CPU would otherwise look like a slow GPU.
-        Err(e) => eprintln!("no usable CUDA device, running on the CPU: {e}"),
+        Err(e) => {
+            let text = e.to_string(); // with a backtrace behind the first line, where one is asked for
+            let why = text.lines().next().unwrap_or_default().trim_start_matches("DriverError");
+            eprintln!("no usable CUDA device {why}: running on the CPU; `ratchet doctor` says what helps");
+        }
     }
     Ok(Device::Cpu)
+}
+
+/// [`choose`], before the first line of contestant code: what a sandbox granted to the device's driver alone is
+/// given up from here on.
+pub(crate) fn claim() -> Result<Device> {
+    let device = choose()?;
+    sandbox::forgo()?;
+    Ok(device)
 }
 
 /// The device as a person knows it, e.g. `NVIDIA H100 80GB HBM3` or `cpu: AMD EPYC 7763, 2 threads`.

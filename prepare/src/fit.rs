@@ -41,7 +41,7 @@ pub(crate) fn train<C: Contestant>(
 ) -> Result<Fitted<C>, ContestError> {
     let Task { profile, seed, budget } = task;
     let spec = profile.spec();
-    let device = device::choose()?;
+    let device = device::claim()?;
     if matches!(device, candle_core::Device::Cuda(_)) {
         device.set_seed(seed)?; // candle's own generator; the one of the CPU cannot be seeded
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
 };
@@ -73,7 +73,7 @@ impl Place {
         let mut out = Vec::new();
         for arg in command {
             if arg == "{features}" {
-                if setting.cuda {
+                if setting.card.is_some() {
                     out.extend(["--features".to_owned(), "cuda".to_owned()]);
                 }
                 continue;
@@ -100,7 +100,14 @@ impl Place {
         env.insert(MARK.into(), mark(&self.root));
         env.insert(CEILING.into(), ceiling(&self.worktree));
         env.insert("TMPDIR".into(), self.tmp().into());
-        if setting.cuda {
+        if let Some(card) = &setting.card {
+            // cudarc's build looks for nvcc on PATH alone
+            let found = card.compiler.as_ref().and_then(|compiler| compiler.nvcc.parent());
+            let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+            let folders = std::env::split_paths(&path).chain(found.map(Path::to_path_buf));
+            if let Ok(path) = std::env::join_paths(folders) {
+                env.insert("PATH".into(), path);
+            }
             // never shared between trials: what one leaves there the next could read
             env.insert("CUDA_CACHE_PATH".into(), self.tmp().join("kernels").into());
         }

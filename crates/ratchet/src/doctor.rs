@@ -7,18 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use prepare::{
-    cache::Cache,
-    profile::{Profile, cuda_device_present},
-};
+use prepare::{cache::Cache, profile::Profile};
 use serde::Serialize;
 
 use crate::{
     config::{ProposerKind, Step, Task},
+    cuda::{self, Card, Cuda, Obstacle},
     exec::{first_line_of, on_path},
     git::Repo,
     proposer::SourceFile,
-    setting::{gpu_name, nvcc},
     state::{State, Tag},
 };
 
@@ -120,7 +117,7 @@ pub fn examine(root: &Path) -> Report {
     if task.as_ref().is_some_and(builds_with_cargo) {
         checks.extend(toolchain());
     }
-    checks.push(gpu());
+    checks.push(gpu(task.as_ref().is_none_or(Task::compiles_for_the_gpu)));
     if task.as_ref().is_some_and(Task::has_profiles) {
         checks.extend(data());
     }
@@ -178,20 +175,19 @@ fn toolchain() -> Vec<Check> {
     vec![rust, c]
 }
 
-fn gpu() -> Check {
-    match (cuda_device_present(), nvcc()) {
-        (false, _) => warn(
+fn gpu(compiles: bool) -> Check {
+    match cuda::look(compiles) {
+        Cuda::Absent => warn(
             "gpu",
             "no NVIDIA device: trials run on the CPU",
             "use the profile laptop; results are comparable among themselves",
         ),
-        (true, None) => warn(
-            "gpu",
-            "an NVIDIA device, but no nvcc to build for it",
-            "install the CUDA toolkit, or put nvcc on PATH",
-        ),
-        (true, Some(nvcc)) => {
-            pass("gpu", format!("{}, {}", gpu_name().unwrap_or_else(|| "NVIDIA".into()), nvcc.display()))
+        Cuda::Unusable(Obstacle { what, remedy }) => warn("gpu", what, remedy),
+        Cuda::Usable(Card { name, driver, compiler }) => {
+            let compiler = compiler.map_or(String::new(), |compiler| {
+                format!("; {} of CUDA {}", compiler.nvcc.display(), compiler.version)
+            });
+            pass("gpu", format!("{name}; its driver understands CUDA {driver}{compiler}"))
         }
     }
 }

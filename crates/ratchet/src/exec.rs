@@ -42,7 +42,7 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(50);
 
 /// What the environment of a command may inherit.
-const ALLOWED: [&str; 12] = [
+const ALLOWED: [&str; 19] = [
     "PATH",
     "HOME",
     "LANG",
@@ -54,7 +54,14 @@ const ALLOWED: [&str; 12] = [
     "CARGO_HOME",
     "RUSTUP_HOME",
     "RUSTUP_TOOLCHAIN",
-    "CUDA_COMPUTE_CAP", // cudarc builds ask nvidia-smi otherwise, which may be missing
+    "CUDA_COMPUTE_CAP",    // candle's build asks nvidia-smi otherwise, which may be missing
+    "CUDARC_CUDA_VERSION", // for a compiler newer than cudarc knows
+    "CUDA_DEVICE_ORDER",
+    "CUDA_HOME", // where builds look for CUDA, from here on
+    "CUDA_PATH",
+    "CUDA_ROOT",
+    "CUDA_TOOLKIT_ROOT_DIR",
+    "NVCC_CCBIN", // the compiler of nvcc's host code
 ];
 
 /// The allowed part of this process's environment: no keys, no tokens.
@@ -219,12 +226,15 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// First line of what a trusted program prints about itself, for example `rustc --version`; `None` where it
-/// cannot be run.
-pub fn first_line_of(program: &str, args: &[&str]) -> Option<String> {
+/// What a trusted program prints about itself, for example `rustc --version`; `None` where it cannot be run.
+pub fn output_of(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_owned())
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Its first line.
+pub fn first_line_of(program: &str, args: &[&str]) -> Option<String> {
+    Some(output_of(program, args)?.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 struct Running<'a> {
@@ -252,6 +262,7 @@ impl<'a> Running<'a> {
         command.stdin(if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut confinement = spec.confinement;
+        command.envs(confinement.as_ref().and_then(Confinement::variable));
         let most_bytes = spec.limits.disk.as_ref().map(|(_, bytes)| *bytes);
         // SAFETY: between fork and exec the closure makes system calls and touches no memory that another
         // thread could hold locked: no allocation, no lock.

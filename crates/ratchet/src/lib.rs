@@ -12,6 +12,7 @@ pub mod build;
 pub mod candidate;
 pub mod commands;
 pub mod config;
+pub mod cuda;
 pub mod doctor;
 pub mod error;
 pub mod exec;

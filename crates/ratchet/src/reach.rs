@@ -132,6 +132,11 @@ impl Reach<'_> {
     pub fn build(&self, step: &Step) -> Policy {
         let mut policy = self.command(&step.command);
         toolchain(&mut policy, &self.place.root);
+        if let Some(compiler) = self.setting.card.as_ref().and_then(|card| card.compiler.as_ref()) {
+            compiler.root().iter().for_each(|root| {
+                policy.grant(Access::Run, root);
+            });
+        }
         self.tree(&mut policy, Access::Run);
         if !step.is_cargo() {
             self.tree(&mut policy, Access::Own); // other builds leave their output beside the sources
@@ -157,8 +162,8 @@ impl Reach<'_> {
         } else {
             self.process(command)
         };
-        if self.setting.cuda {
-            nvidia(&mut policy);
+        if self.setting.card.is_some() {
+            nvidia(&mut policy, &self.place.root);
             policy.grant(Access::Own, self.place.tmp()); // the driver's kernel cache has folders
         }
         policy
@@ -173,8 +178,8 @@ impl Reach<'_> {
         } else {
             self.process(command)
         };
-        if self.setting.cuda {
-            nvidia(&mut policy);
+        if self.setting.card.is_some() {
+            nvidia(&mut policy, &self.place.root);
         }
         policy
     }
@@ -347,8 +352,19 @@ fn toolchain(policy: &mut Policy, root: &Path) {
     }
 }
 
-/// The devices of NVIDIA's driver.
-fn nvidia(policy: &mut Policy) {
+/// What CUDA needs: the devices of NVIDIA's driver, the libraries that LD_LIBRARY_PATH leads to, and what the
+/// kernel shows of the process. A contest gives up the last before it runs contestant code.
+fn nvidia(policy: &mut Policy, root: &Path) {
+    policy.itself();
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let private = |folder: &Path| {
+        folder.starts_with(root)
+            || root.starts_with(folder)
+            || home().is_some_and(|home| home.starts_with(folder))
+    };
+    for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute() && !private(folder)) {
+        policy.grant(Access::Read, folder);
+    }
     for folder in ["/dev", "/dev/nvidia-caps"] {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b"nvidia") && !entry.path().is_dir() {

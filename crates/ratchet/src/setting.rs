@@ -8,12 +8,13 @@ use std::{
 use prepare::{
     cache::{Cache, CacheError},
     exam::Exam,
-    profile::{Corpus, Profile, cuda_device_present},
+    profile::{Corpus, Profile},
     rows::{Rows, Split},
 };
 
 use crate::{
     config::Task,
+    cuda::{self, Card, Cuda},
     error::{Error, Result},
     exec::{self, End, Spec, StopFlag},
     processes::MARK,
@@ -31,8 +32,8 @@ pub struct Setting {
     pub device: String,
     /// A budget other than the profile's, while a transfer runs.
     pub longer: Option<Duration>,
-    /// Whether `{features}` becomes `--features cuda`.
-    pub cuda: bool,
+    /// The GPU, where trials can use it: `{features}` becomes `--features cuda`, and its devices are within reach.
+    pub card: Option<Card>,
     data: Option<Data>,
 }
 
@@ -42,40 +43,6 @@ struct Data {
     rows: Rows,
     token_bytes: Vec<u8>,
     fingerprint: String,
-}
-
-/// Whether CUDA code can be built and run here: a device and a compiler.
-pub fn cuda_usable() -> bool {
-    let hidden =
-        std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|devices| devices.is_empty() || devices == "-1");
-    !hidden && cuda_device_present() && nvcc().is_some()
-}
-
-/// The CUDA compiler: on PATH, or below CUDA's usual roots.
-pub fn nvcc() -> Option<PathBuf> {
-    let roots = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"].iter().filter_map(std::env::var_os);
-    let below = roots
-        .map(PathBuf::from)
-        .chain(["/usr/local/cuda".into(), "/opt/cuda".into()])
-        .map(|root| root.join("bin"));
-    exec::on_path("nvcc").or_else(|| below.map(|folder| folder.join("nvcc")).find(|file| file.is_file()))
-}
-
-/// The first GPU's name, as the kernel driver knows it.
-pub fn gpu_name() -> Option<String> {
-    let entries = std::fs::read_dir("/proc/driver/nvidia/gpus").ok()?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("information")).collect();
-    files.sort();
-    files.iter().find_map(|file| {
-        let text = std::fs::read_to_string(file).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("Model:")).map(|name| name.trim().to_owned())
-    })
-}
-
-/// The kernel driver's version line.
-pub fn gpu_driver() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    text.lines().next().map(|line| line.trim().to_owned())
 }
 
 impl Setting {
@@ -88,8 +55,15 @@ impl Setting {
         fixed: Option<&crate::journal::Init>,
         observer: &mut dyn Observer,
     ) -> Result<Self> {
-        let cuda = cuda_usable();
-        let device = if cuda { gpu_name().unwrap_or_else(|| "cuda".to_owned()) } else { "cpu".to_owned() };
+        let card = match cuda::look(task.compiles_for_the_gpu()) {
+            Cuda::Usable(card) => Some(card),
+            Cuda::Unusable(obstacle) => {
+                observer.tell(Progress::Note(&format!("the GPU is not used: {obstacle}")));
+                None
+            }
+            Cuda::Absent => None,
+        };
+        let device = card.as_ref().map_or("cpu".to_owned(), |card| card.name.clone());
         let profile = if task.has_profiles() {
             let asked = Profile::requested(asked).map_err(|error| Error::usage(error.to_string()))?;
             let known = fixed.and_then(|init| init.profile.as_deref()).and_then(|name| name.parse().ok());
@@ -100,7 +74,7 @@ impl Setting {
                 }
                 (_, Some(known)) => Some(known),
                 (asked, None) => {
-                    let choice = Profile::choose(asked, cuda, Cache::is_prepared(Profile::Full));
+                    let choice = Profile::choose(asked, card.is_some(), Cache::is_prepared(Profile::Full));
                     if asked.is_none() {
                         observer.tell(Progress::Note(&format!("profile {}: {}", choice.profile, choice.why)));
                     }
@@ -126,7 +100,7 @@ impl Setting {
             ))
             .hint("values of two devices are never compared: start another with --tag"));
         }
-        Ok(Self { profile, device, longer: None, cuda, data: None })
+        Ok(Self { profile, device, longer: None, card, data: None })
     }
 
     /// Time to train; `None` where the task itself decides.

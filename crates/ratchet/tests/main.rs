@@ -4,6 +4,7 @@ mod beginnings;
 mod builds;
 mod confined;
 mod contract;
+mod cuda;
 #[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod faults; // by ptrace
 mod ledger;

@@ -3,7 +3,7 @@
 //! Both work without privileges and inside containers, and both are inherited by whatever the process starts.
 //! A [`Policy`] names what is granted; [`Policy::confinement`] turns it into something that a child applies to
 //! itself between `fork` and `exec`, where nothing may allocate or lock. [`seal`] takes from a running process
-//! the right to start others.
+//! the right to start others, [`forgo`] what it was granted of itself.
 //!
 //! Landlock grants whole folders and cannot subtract, so a folder that has something hidden below it is granted
 //! as its other children.
@@ -20,9 +20,9 @@ mod policy;
 mod probe;
 
 #[cfg(target_os = "linux")]
-pub use linux::{Confinement, available, seal};
+pub use linux::{Confinement, available, forgo, seal};
 #[cfg(not(target_os = "linux"))]
-pub use nothing::{Confinement, available, seal};
+pub use nothing::{Confinement, available, forgo, seal};
 pub use policy::{Access, Calls, Policy};
 pub use probe::{Act, Answer, NoAct, attempt};
 

@@ -1,6 +1,12 @@
 //! Policies as the kernel takes them.
 
-use std::{io, path::Path, sync::OnceLock, thread};
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    path::Path,
+    sync::OnceLock,
+    thread,
+};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
@@ -16,10 +22,15 @@ use crate::{
 /// The newest version whose rights are used.
 const NEWEST: ABI = ABI::V6;
 
+/// The variable that tells a child which open file holds the rules for [`forgo`].
+const FORGO: &str = "RATCHET_FORGO";
+
 /// A policy ready to be applied by a child to itself.
 #[derive(Debug)]
 pub struct Confinement {
-    files: Option<RulesetCreated>,
+    files: Option<OwnedFd>,
+    /// With [`Policy::itself`]: the rules without that grant, and the rights that it consists of.
+    itself: Option<(OwnedFd, u64)>,
     calls: Vec<BpfProgram>,
 }
 
@@ -31,6 +42,14 @@ impl Policy {
         if let Available::Nothing(why) = available() {
             return Err(SandboxError::Nothing(why));
         }
+        let itself = match (self.has_itself(), available()) {
+            (true, Available::Whole { abi } | Available::Part { abi, .. }) => Some((self.rules()?, own(abi))),
+            _ => None,
+        };
+        Ok(Confinement { files: Some(self.rules()?), itself, calls: calls::filters(self.calls())? })
+    }
+
+    fn rules(&self) -> Result<OwnedFd, SandboxError> {
         let wrong = |error: landlock::RulesetError| SandboxError::Files(error.to_string());
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -56,23 +75,86 @@ impl Policy {
                 rules = rules.add_rule(PathBeneath::new(fd, rights)).map_err(wrong)?;
             }
         }
-        Ok(Confinement { files: Some(rules), calls: calls::filters(self.calls())? })
+        Option::<OwnedFd>::from(rules).ok_or_else(|| SandboxError::Nothing(NONE.into()))
     }
 }
 
 impl Confinement {
+    /// A variable of the environment that the child must have, for [`forgo`].
+    pub fn variable(&self) -> Option<(&'static str, String)> {
+        self.itself.as_ref().map(|(rules, _)| (FORGO, rules.as_raw_fd().to_string()))
+    }
+
     /// Confines the calling thread and all that it starts, for good. For a child between `fork` and `exec`:
     /// system calls only, no allocation. The first call confines, later ones do nothing more.
     pub fn enter(&mut self) -> io::Result<()> {
-        let denied = |_| io::Error::from_raw_os_error(libc::EPERM);
         if let Some(files) = self.files.take() {
-            files.restrict_self().map_err(denied)?;
+            if let Some((later, rights)) = &self.itself {
+                grant_itself(&files, *rights)?;
+                // SAFETY: takes no address; the file is open, and stays so through `exec`.
+                done(unsafe { libc::fcntl(later.as_raw_fd(), libc::F_SETFD, 0) }.into())?;
+            }
+            restrict(&files)?;
             for program in &self.calls {
                 seccompiler::apply_filter(program).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))?;
             }
         }
         Ok(())
     }
+}
+
+/// Gives up what [`Policy::itself`] granted to this process, where it did: for the calling thread and those that
+/// it starts from then on. To be called once, before the first line of code that is not to be trusted.
+///
+/// Errors: the kernel refuses.
+pub fn forgo() -> io::Result<()> {
+    let Ok(number) = std::env::var(FORGO) else { return Ok(()) };
+    let number: RawFd = number.parse().map_err(io::Error::other)?;
+    // SAFETY: whoever confined this process opened it for this purpose, and nothing else here knows its number.
+    let rules = unsafe { OwnedFd::from_raw_fd(number) };
+    restrict(&rules)
+}
+
+/// What the kernel shows of a process, to read and to change; `abi`: Landlock's version.
+fn own(abi: u32) -> u64 {
+    let rights = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile;
+    let truncate = if abi >= 3 { BitFlags::from(AccessFs::Truncate) } else { BitFlags::EMPTY };
+    (rights | truncate).bits()
+}
+
+/// Adds this very process to the rules: its number is not known before it is there.
+fn grant_itself(rules: &OwnedFd, rights: u64) -> io::Result<()> {
+    /// `struct landlock_path_beneath_attr`.
+    #[repr(C, packed)]
+    struct PathBeneathAttr {
+        allowed_access: u64,
+        parent_fd: i32,
+    }
+    const RULE_PATH_BENEATH: libc::c_int = 1;
+    let folder = rustix::fs::open(
+        c"/proc/self",
+        rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
+    let rule = PathBeneathAttr { allowed_access: rights, parent_fd: folder.as_raw_fd() };
+    // SAFETY: the kernel reads a `landlock_path_beneath_attr` at the address given, which lives until then.
+    done(unsafe {
+        libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), RULE_PATH_BENEATH, &raw const rule, 0)
+    })
+}
+
+/// Applies rules to the calling thread.
+fn restrict(rules: &OwnedFd) -> io::Result<()> {
+    // SAFETY: neither call takes an address.
+    unsafe {
+        done(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
+        done(libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0))
+    }
+}
+
+/// The error of a system call that has just answered.
+fn done(answer: libc::c_long) -> io::Result<()> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Takes from this process, all its threads included, the right to start others or become another program.

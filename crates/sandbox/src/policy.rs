@@ -42,6 +42,7 @@ pub struct Policy {
     grants: Vec<(PathBuf, Access)>,
     hidden: BTreeSet<PathBuf>,
     calls: Calls,
+    itself: bool,
 }
 
 impl Policy {
@@ -66,6 +67,21 @@ impl Policy {
     pub fn hide(&mut self, path: impl Into<PathBuf>) -> &mut Self {
         self.hidden.insert(path.into());
         self
+    }
+
+    /// Grants what the kernel shows of the confined process itself, `/proc/self`, to read and to change. NVIDIA's
+    /// driver (570 and later) names its threads there, and fails with code 304 where it cannot.
+    ///
+    /// A process reads its own memory there as well: one that keeps secrets from code that it runs gives this up
+    /// by [`crate::forgo`]. What the confined process starts has it not.
+    pub fn itself(&mut self) -> &mut Self {
+        self.itself = true;
+        self
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn has_itself(&self) -> bool {
+        self.itself
     }
 
     /// The grants as Landlock takes them: real paths, none of them above something hidden.

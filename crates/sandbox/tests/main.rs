@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use sandbox::{Access, Available, Calls, Policy, available, seal};
+use sandbox::{Access, Available, Calls, Policy, available, forgo, seal};
 use tempfile::TempDir;
 
 /// A folder with something secret and something open in it, and a policy for `sh` that grants only the latter.
@@ -199,4 +199,55 @@ fn sealed_child() {
     assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
     let become_other = Command::new("/bin/true").exec();
     assert_eq!(become_other.kind(), io::ErrorKind::PermissionDenied);
+}
+
+/// NVIDIA's driver writes `/proc/PID/task/TID/comm` of its own threads, and fails where it cannot.
+#[test]
+fn a_process_granted_itself_names_its_threads_until_it_forgoes_that() {
+    if !confines() {
+        return;
+    }
+    let mut policy = Policy::new(OPEN);
+    for folder in ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"] {
+        policy.grant(Access::Run, folder);
+    }
+    let this = std::env::current_exe().unwrap();
+    policy.grant(Access::Run, &this).grant(Access::Device, "/dev/null");
+    let run = |policy: &Policy, test: &str| {
+        let mut confinement = policy.confinement().unwrap();
+        let mut command = Command::new(&this);
+        command.args([test, "--exact", "--include-ignored", "--test-threads", "1", "--nocapture"]);
+        command.envs(confinement.variable());
+        // SAFETY: `enter` makes system calls only.
+        unsafe { command.pre_exec(move || confinement.enter()) };
+        let child = command.output().unwrap();
+        let text = String::from_utf8_lossy(&child.stdout).into_owned();
+        (child.status.success() && text.contains("1 passed"), text)
+    };
+    let (passed, text) = run(&policy, "forgoing_child");
+    assert!(!passed, "without the grant a thread cannot be named: {text}");
+    let (passed, text) = run(policy.itself(), "forgoing_child");
+    assert!(passed, "{text}");
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn forgoing_child() {
+    // another thread's name, as NVIDIA's driver does it: one's own has a system call
+    let (name, named) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        name.send(fs::read_link("/proc/thread-self").map_err(|error| error.kind())).unwrap();
+        ended.recv().unwrap_err();
+    });
+    let link = named.recv().unwrap().unwrap();
+    let comm = Path::new("/proc").join(link).join("comm");
+    fs::OpenOptions::new().write(true).open(&comm).unwrap();
+    let memory = || fs::File::open("/proc/self/mem").map(drop);
+    memory().unwrap();
+    forgo().unwrap();
+    assert_eq!(memory().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    std::thread::spawn(move || memory().unwrap_err()).join().unwrap();
+    drop(end);
+    thread.join().unwrap();
 }

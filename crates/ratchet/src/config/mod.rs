@@ -333,6 +333,11 @@ impl Task {
         self.patterns().map(literal).collect()
     }
 
+    /// Whether its build compiles for a GPU where there is one.
+    pub fn compiles_for_the_gpu(&self) -> bool {
+        self.build.as_ref().is_some_and(|build| build.command.iter().any(|arg| arg == "{features}"))
+    }
+
     /// Whether the task has profiles.
     pub fn has_profiles(&self) -> bool {
         self.prepare.is_some()

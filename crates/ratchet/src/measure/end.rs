@@ -30,20 +30,21 @@ pub(super) fn failed(phase: &str, ended: &Ended) -> Option<Failure> {
     Some(Failure::crash(&outcome, format!("{phase} {}", ended.end)))
 }
 
-/// Adds the log's last words to a crash, and tells running out of memory from other failures.
+/// Adds the log's last words to a crash, and tells a lack of memory and of libraries from other failures.
 pub(super) fn explain(failure: Failure, log_path: &Path) -> Failure {
     let Failure::Crash(mut crash) = failure else { return failure };
     if !crash.outcome.ends_with("_failed") {
         return Failure::Crash(crash);
     }
     let lines = tail_of(log_path, 40);
-    let memory = |line: &String| {
-        let line = line.to_lowercase();
-        line.contains("out of memory")
-            || line.contains("out_of_memory")
-            || line.contains("memory allocation of")
-    };
-    if lines.iter().any(memory) {
+    if let Some(line) = lines.iter().rfind(|line| is_of_loader(line)) {
+        let phase = crash.outcome.trim_end_matches("_failed");
+        crash.reason =
+            format!("{phase} did not start: {}; `ratchet doctor` says what helps", plain(line, 160));
+        crash.outcome = "library_missing".to_owned();
+        return Failure::Crash(crash);
+    }
+    if lines.iter().any(|line| is_lack_of_memory(line)) {
         crash.outcome = "out_of_memory".to_owned();
     }
     // a panic's message says more than the backtrace behind it
@@ -55,4 +56,19 @@ pub(super) fn explain(failure: Failure, log_path: &Path) -> Failure {
         crash.reason = format!("{}: {}", crash.reason, plain(line, 160));
     }
     Failure::Crash(crash)
+}
+
+/// Whether the dynamic loader ended a program before its `main`; the words are glibc's and musl's.
+fn is_of_loader(line: &str) -> bool {
+    line.contains("error while loading shared libraries: ")
+        || line.contains("symbol lookup error: ")
+        || line.starts_with("Error loading shared library ")
+}
+
+/// Whether an allocator says that there is no more: Rust's, candle's on a GPU, cuBLAS's, or any other.
+fn is_lack_of_memory(line: &str) -> bool {
+    let line = line.to_lowercase();
+    ["out of memory", "out_of_memory", "memory allocation of", "cublas_status_alloc_failed"]
+        .iter()
+        .any(|words| line.contains(words))
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepare::profile::Profile;
-use ratchet::{config::ProposerKind, doctor::forbidden, session::Asked, state::Tag, stop::Rules};
+use ratchet::{config::ProposerKind, cuda, doctor::forbidden, session::Asked, state::Tag, stop::Rules};
 
 /// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
 #[derive(Debug, Parser)]
@@ -115,6 +115,12 @@ pub(crate) enum Command {
     TryForbidden {
         /// One act an argument
         acts: Vec<String>,
+    },
+    /// Load CUDA's libraries and ask the driver for its card; `doctor` and every trial's set-up run it
+    #[command(name = cuda::COMMAND, hide = true)]
+    TryCuda {
+        /// Libraries by the names under which the loader looks for them
+        libraries: Vec<String>,
     },
     /// Check toolchain, GPU, data and task, with a remedy for each failure
     Doctor {
