@@ -15,7 +15,7 @@ mod knobs {
     use super::PerProfile;
 
     pub const STEP_TOKENS: PerProfile<usize> = PerProfile { full: 524288, laptop: 2048, smoke: 1024 }; // knob: pow2 512..1048576; tokens between two updates
-    pub const MICRO_ROWS: PerProfile<usize> = PerProfile { full: 128, laptop: 16, smoke: 8 }; // knob: pow2 1..256; rows of one forward and backward, where memory allows; changes speed, not what is learnt
+    pub const MICRO_ROWS: PerProfile<usize> = PerProfile { full: 64, laptop: 16, smoke: 8 }; // knob: pow2 1..256; rows of one forward and backward, where memory allows; changes speed, not what is learnt
 }
 use knobs::*;
 
@@ -39,20 +39,22 @@ impl Contestant for Gpt {
 
         let mut first = true;
         while !trial.done() {
-            let mut loss = 0.0;
+            let mut losses = Vec::with_capacity(micro_steps);
             for _ in 0..micro_steps {
                 let Batch { x, y } = trial.batch(rows, context)?;
                 // the first pass holds what candle differentiates against finite differences
                 let tape = if first { Tape::checked() } else { Tape::new() };
                 let micro = (model.loss(&tape, &x, &y)? / micro_steps as f64)?;
-                loss += micro.value().to_scalar::<f32>()? as f64;
+                losses.push(micro.value().clone());
                 micro.backward()?;
                 if std::mem::take(&mut first) {
                     check::every_gradient(model.params())?;
                 }
             }
             optimizer.step(trial.progress())?;
-            trial.step(loss)?;
+            // read last: this waits until a GPU has done all of the above
+            let losses = losses.iter().map(Tensor::to_scalar::<f32>).collect::<Result<Vec<_>>>()?;
+            trial.step(losses.into_iter().map(f64::from).sum())?;
         }
         Ok(model)
     }
@@ -81,8 +83,9 @@ pub fn micro_batch(step_rows: usize, wanted: usize, fitting: usize) -> (usize, u
 pub fn rows_in(c: &Config, device: &Device, free: u64) -> usize {
     let tables = 2 + c.depth().div_ceil(model::VALUE_EVERY);
     let weights = c.width * (tables * c.vocab + c.depth() * c.width * (4 + 2 * MLP_RATIO));
-    // kept per token: a layer's inputs and outputs, and about one layer's gradients
-    let kept = c.width * ((c.depth() + 1) * (13 + 2 * MLP_RATIO) + 8);
+    // kept per token: of each layer the stream, two normed inputs, q, k, v, value embedding, attention, the MLP's hidden
+    // values; of one layer at a time the gradients
+    let kept = c.width * (c.depth() * (8 + MLP_RATIO) + 3 * MLP_RATIO + 8);
     let row_bytes = (c.context * kept * compute_dtype(device).size_in_bytes()) as u64;
     // master, copy, gradient and two moments; a tenth for what else the device holds
     ((free / 10 * 9).saturating_sub(20 * weights as u64) / row_bytes) as usize

@@ -161,7 +161,7 @@ impl Gpt {
     pub fn in_dtype(config: Config, device: &Device, compute: DType, seed: u64) -> Result<Self> {
         let mut rng = SmallRng::seed_from_u64(seed);
         Self::build(config, device, compute, |_, dims, init| {
-            Tensor::from_vec(init.draw(&mut rng, dims.iter().product()), dims, device)
+            Tensor::from_vec(init.draw(&mut rng, dims.iter().product()), dims, &Device::Cpu)
         })
     }
 
@@ -173,7 +173,7 @@ impl Gpt {
             if found.dims() != dims {
                 candle_core::bail!("checkpoint: {name} is {:?}, the config makes it {dims:?}", found.dims())
             }
-            found.to_device(device)?.to_dtype(DType::F32)
+            found.to_dtype(DType::F32)
         })
     }
 
@@ -193,7 +193,8 @@ impl Gpt {
         // dtypes a weight is stored and computed in; a table's rows are read and updated as they are
         let (matrix, table, scalar) = ([DType::F32, compute], [compute; 2], [DType::F32; 2]);
         let mut weight = |name: &str, dims: &[usize], init, [stored, computed]: [DType; 2]| {
-            Param::with_compute(name, make(name, dims, init)?.to_dtype(stored)?, computed)
+            let value = make(name, dims, init)?.to_dtype(stored)?.to_device(device)?;
+            Param::with_compute(name, value, computed)
         };
         let (v, c, depth) = (config.vocab, config.width, config.depth());
         let kv = config.kv_heads * config.head_dim;
@@ -324,12 +325,14 @@ pub fn compute_dtype(device: &Device) -> DType {
     if device.is_cuda() { DType::BF16 } else { DType::F32 }
 }
 
-/// cos, sin: (time, D/2), angles t·base^(−2i/D).
+/// cos, sin: (time, D/2), angles t·base^(−2i/D); made on the CPU, so that a GPU need not compile candle's cosine.
 fn rotary(time: usize, head_dim: usize, dtype: DType, device: &Device) -> Result<(Tensor, Tensor)> {
     let half = head_dim / 2;
     let frequency = |i: usize| ROPE_BASE.powf(-2.0 * i as f64 / head_dim as f64);
-    let angle = |n: usize| ((n / half) as f64 * frequency(n % half)) as f32;
-    let angles: Vec<f32> = (0..time * half).map(angle).collect();
-    let angles = Tensor::from_vec(angles, (time, half), device)?;
-    Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))
+    let angle = |n: usize| (n / half) as f64 * frequency(n % half);
+    let table = |f: fn(f64) -> f64| {
+        let values: Vec<f32> = (0..time * half).map(|n| f(angle(n)) as f32).collect();
+        Tensor::from_vec(values, (time, half), &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
+    };
+    Ok((table(f64::cos)?, table(f64::sin)?))
 }
