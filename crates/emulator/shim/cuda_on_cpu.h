@@ -146,7 +146,7 @@ __attribute__((noinline)) inline void report(const char* fmt, ...) {
 }
 
 struct Copy { void* dst; const void* src; bool valid; uint64_t group; };
-enum Op : int { OpSyncwarp = 1, OpShfl, OpVote, OpMma, OpLdm, OpLdmT };
+enum Op : int { OpSyncwarp = 1, OpShfl, OpVote, OpMatch, OpMma, OpLdm, OpLdmT };
 struct Slot { uint32_t in[10]; uint32_t out[4]; };
 struct Coll { uint32_t mask, arrived; int op, line; };
 constexpr size_t STACK = (EMU_TSAN || EMU_ASAN) ? 256 * 1024 : 64 * 1024;
@@ -478,8 +478,23 @@ inline unsigned __ballot_sync(unsigned mask, int pred, int line = __builtin_LINE
 }
 inline int __any_sync(unsigned m, int p, int line = __builtin_LINE()) { return __ballot_sync(m, p, line) != 0; }
 inline int __all_sync(unsigned m, int p, int line = __builtin_LINE()) { return __ballot_sync(m, !p, line) == 0; }
+// the lanes of `mask` that hold the same value as the caller
+inline unsigned __match_any_sync(unsigned mask, unsigned value, int line = __builtin_LINE()) {
+  emu::Ignore ig;
+  auto& r = *emu::R; auto& s = r.warps[r.cur->warp].slot[r.cur->lane];
+  s.in[0] = value;
+  r.collective(mask, emu::OpMatch, line, [](emu::Warp& w, uint32_t m) {
+    for (unsigned i = 0; i < 32; i++) if (m >> i & 1) {
+      uint32_t same = 0;
+      for (unsigned j = 0; j < 32; j++) if (m >> j & 1) same |= uint32_t(w.slot[j].in[0] == w.slot[i].in[0]) << j;
+      w.slot[i].out[0] = same;
+    }
+  });
+  return s.out[0];
+}
 inline float atomicAdd(float* p, float v) { return std::atomic_ref<float>(*p).fetch_add(v, std::memory_order_relaxed); }
 inline int atomicAdd(int* p, int v) { return std::atomic_ref<int>(*p).fetch_add(v, std::memory_order_relaxed); }
+inline unsigned atomicAdd(unsigned* p, unsigned v) { return std::atomic_ref<unsigned>(*p).fetch_add(v, std::memory_order_relaxed); }
 template <class T> inline T __ldg(const T* p) { return *p; }
 
 // ---- math
@@ -491,6 +506,8 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(int x) { return x ? std::countr_zero((unsigned)x) + 1 : 0; }
 template <class T> constexpr T min(T a, T b) { return b < a ? b : a; }
 template <class T> constexpr T max(T a, T b) { return a < b ? b : a; }
 

@@ -56,6 +56,9 @@ impl Sum<'_> {
 /// y += x in place; both of one shape and dtype, y contiguous. Every view of y's storage sees the change.
 pub fn add_assign(y: &Tensor, x: &Tensor) -> Result<()> {
     crate::same_shape("add_assign", y, x)?;
+    if cuda::takes_f32_too(y) {
+        return cuda::assign::add(y, x);
+    }
     dispatch!(y, cpu T: cpu_add_assign::<T>(y, x), else: overwrite(y, &(y + x)?))
 }
 

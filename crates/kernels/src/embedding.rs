@@ -1,6 +1,7 @@
 //! Embedding: rows of a table by token id, and the gradient added into a dense table, in a fixed order.
 
 use crate::composed::dispatch;
+use crate::cuda;
 use crate::real::Real;
 use crate::rows::{build, fill, vectorized};
 use crate::storage::{apart, elements, modify, overwrite, tensor};
@@ -12,21 +13,25 @@ pub fn reference(w: &Tensor, ids: &Tensor) -> Result<Tensor> {
     w.contiguous()?.index_select(&ids.flatten_all()?, 0)?.reshape(with_width(ids, w.dim(1)?))
 }
 
-/// w: (V, C), ids: (…) u32, all below V → (…, C).
+/// w: (V, C), ids: (…) u32 → (…, C).
+///
+/// Ids are below V. On a CPU another is an error; a GPU is not waited for to find out, and makes its row NaN, which the
+/// loss then is too.
 pub fn forward(w: &Tensor, ids: &Tensor) -> Result<Tensor> {
     check_ids(ids)?;
-    dispatch!(w, cpu T: cpu_forward::<T>(w, ids), else: reference(w, ids))
+    dispatch!(w, cuda: cuda::embedding::forward(w, ids), cpu T: cpu_forward::<T>(w, ids), else: reference(w, ids))
 }
 
-/// `dw[ids] += dy` in place; dw: (V, C), ids: (…) u32, dy: (…, C).
+/// `dw[ids] += dy` in place; dw: (V, C), f32 where dy is bf16 on a GPU, ids: (…) u32, dy: (…, C).
 ///
-/// Each row of dw adds its tokens in the order they stand in `ids`, whatever the number of threads.
+/// Each row of dw adds its tokens in an order that `ids` alone fixes, whatever the number of threads: on a CPU as they
+/// stand, on a GPU by stretches of it. On a GPU ids that are not below V are left out.
 pub fn add_backward(dw: &Tensor, ids: &Tensor, dy: &Tensor) -> Result<()> {
     check_ids(ids)?;
     if dy.dims() != with_width(ids, dw.dims2()?.1) {
         bail!("embedding: dy of shape {:?} does not fit ids {:?}", dy.shape(), ids.shape())
     }
-    dispatch!(dy, cpu T: cpu_add_backward::<T>(dw, ids, dy), else: {
+    dispatch!(dy, cuda: cuda::embedding::add_backward(dw, ids, dy), cpu T: cpu_add_backward::<T>(dw, ids, dy), else: {
         let rows = dy.reshape(((), dw.dim(1)?))?.to_dtype(dw.dtype())?;
         overwrite(dw, &dw.index_add(&ids.flatten_all()?, &rows, 0)?)
     })

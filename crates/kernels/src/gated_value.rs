@@ -1,6 +1,7 @@
 //! Gated value add: y = v + 2·sigmoid(gate)·ve, one gate per key/value head (ResFormer, arXiv 2410.17897).
 
 use crate::composed::{dispatch, gradients, widen};
+use crate::cuda;
 use crate::real::Real;
 use crate::rows::{build, dot, fill, rows_per_task, vectorized};
 use crate::storage::{elements, tensor};
@@ -28,14 +29,19 @@ pub fn reference(v: &Tensor, gate: &Tensor, ve: &Tensor) -> Result<Tensor> {
 /// v, ve: (B, T, H, D); gate: (B, T, H), before the sigmoid → (B, T, H, D).
 pub fn forward(v: &Tensor, gate: &Tensor, ve: &Tensor) -> Result<Tensor> {
     check(v, gate, ve)?;
-    dispatch!(v, cpu T: cpu_forward::<T>(v, gate, ve), else: reference(v, gate, ve))
+    dispatch!(
+        v,
+        cuda: cuda::gated_value::forward(v, gate, ve),
+        cpu T: cpu_forward::<T>(v, gate, ve),
+        else: reference(v, gate, ve),
+    )
 }
 
 /// dy: (B, T, H, D), gradient of y = forward(v, gate, ve).
 pub fn backward(v: &Tensor, gate: &Tensor, ve: &Tensor, dy: &Tensor) -> Result<Gradients> {
     check(v, gate, ve)?;
     crate::same_shape("gated_value backward", v, dy)?;
-    dispatch!(v, cpu T: cpu_backward::<T>(gate, ve, dy), else: {
+    dispatch!(v, cuda: cuda::gated_value::backward(gate, ve, dy), cpu T: cpu_backward::<T>(gate, ve, dy), else: {
         let [v, gate, ve] = gradients([v, gate, ve], dy, |[v, gate, ve]| reference(v, gate, ve))?;
         Ok(Gradients { v, gate, ve })
     })

@@ -19,11 +19,14 @@
 //! | [`head`] | logits, soft cap, cross-entropy, in chunks |
 //! | [`soft_cap`] | cap·tanh(z/cap), in place |
 //! | [`accumulate`] | y += x |
+//! | [`scale`] | y ← s·y, in place |
+//! | [`cast`] | y ← x in y's type, in place |
 //! | [`adamw`], [`muon`] | updates in place |
 
 pub mod accumulate;
 pub mod adamw;
 pub mod attention;
+pub mod cast;
 pub mod cuda;
 pub mod embedding;
 pub mod gated_value;
@@ -34,6 +37,7 @@ pub mod muon;
 pub mod relu_squared;
 pub mod rms_norm;
 pub mod rope_norm;
+pub mod scale;
 pub mod soft_cap;
 
 mod composed;

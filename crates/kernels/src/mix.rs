@@ -2,6 +2,7 @@
 
 use crate::accumulate::Sum;
 use crate::composed::{dispatch, gradients, widen};
+use crate::cuda;
 use crate::real::Real;
 use crate::rows::{build, build_pair, dot, fill, sum_in_order};
 use crate::storage::{elements, tensor};
@@ -34,7 +35,12 @@ pub fn reference(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor) -> Result<Tens
 /// x, x0: one shape; r, z: one element each, shape () or (1), a narrowed (L,) included → of x's shape.
 pub fn forward(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor) -> Result<Tensor> {
     check(x, x0, r, z)?;
-    dispatch!(x, cpu T: cpu_forward::<T>(x, x0, r, z), else: reference(x, x0, r, z))
+    dispatch!(
+        x,
+        cuda: cuda::mix::forward(x, x0, r, z),
+        cpu T: cpu_forward::<T>(x, x0, r, z),
+        else: reference(x, x0, r, z),
+    )
 }
 
 /// dy: gradient of y = forward(x, x0, r, z), of x's shape. `sums`: what the gradients of x and x0 are added to.
@@ -48,12 +54,19 @@ pub fn backward(
 ) -> Result<Gradients> {
     check(x, x0, r, z)?;
     crate::same_shape("mix backward", x, dy)?;
-    let made = dispatch!(x, cpu T: cpu_backward::<T>(x, x0, r, z, dy), else: {
-        let [x, x0, r, z] = gradients([x, x0, r, z], dy, |[x, x0, r, z]| reference(x, x0, r, z))?;
-        Ok(Gradients { x, x0, r, z })
-    })?;
-    let [for_x, for_x0] = sums;
-    Ok(Gradients { x: Sum::add(for_x, made.x)?, x0: Sum::add(for_x0, made.x0)?, ..made })
+    let add = |made: Gradients| {
+        let [for_x, for_x0] = sums;
+        Ok(Gradients { x: Sum::add(for_x, made.x)?, x0: Sum::add(for_x0, made.x0)?, ..made })
+    };
+    dispatch!(
+        x,
+        cuda: cuda::mix::backward(x, x0, r, z, dy, sums),
+        cpu T: add(cpu_backward::<T>(x, x0, r, z, dy)?),
+        else: {
+            let [x, x0, r, z] = gradients([x, x0, r, z], dy, |[x, x0, r, z]| reference(x, x0, r, z))?;
+            add(Gradients { x, x0, r, z })
+        },
+    )
 }
 
 fn check(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor) -> Result<()> {

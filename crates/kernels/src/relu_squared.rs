@@ -1,6 +1,7 @@
 //! relu²: y = max(x, 0)².
 
 use crate::composed::{dispatch, widen};
+use crate::cuda;
 use crate::real::Real;
 use crate::rows::{build, fill};
 use crate::storage::{elements, tensor};
@@ -16,13 +17,13 @@ pub fn reference(x: &Tensor) -> Result<Tensor> {
 
 /// x: any shape → the same shape. NaN stays NaN.
 pub fn forward(x: &Tensor) -> Result<Tensor> {
-    dispatch!(x, cpu T: cpu_forward::<T>(x), else: reference(x))
+    dispatch!(x, cuda: cuda::relu_squared::forward(x), cpu T: cpu_forward::<T>(x), else: reference(x))
 }
 
 /// y: what [`forward`] returned; dy: its gradient → dx = 2·√y·dy, of their shape. The input need not be kept.
 pub fn backward(y: &Tensor, dy: &Tensor) -> Result<Tensor> {
     crate::same_shape("relu_squared backward", y, dy)?;
-    dispatch!(dy, cpu T: cpu_backward::<T>(y, dy), else: {
+    dispatch!(dy, cuda: cuda::relu_squared::backward(y, dy), cpu T: cpu_backward::<T>(y, dy), else: {
         ((widen(y)?.sqrt()? * 2.0)? * widen(dy)?)?.to_dtype(dy.dtype())
     })
 }

@@ -4,6 +4,7 @@
 //! keeps the length of each pair, so rms(y) = rms(x). QK-norm: arXiv 2010.04245.
 
 use crate::composed::{dispatch, widen};
+use crate::cuda;
 use crate::real::Real;
 use crate::rms_norm::{self, Normed, reciprocal_rms};
 use crate::rows::{build, build_noting, dot};
@@ -26,7 +27,7 @@ pub fn reference(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
 /// x: (B, T, H, D), D even; cos, sin: (T, D/2) → y: (B, T, H, D), scale: (B, T, H).
 pub fn forward(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Normed> {
     check(x, cos, sin)?;
-    dispatch!(x, cpu T: cpu_forward::<T>(x, cos, sin), else: {
+    dispatch!(x, cuda: cuda::rope_norm::forward(x, cos, sin), cpu T: cpu_forward::<T>(x, cos, sin), else: {
         let scale = (widen(x)?.sqr()?.mean(D::Minus1)? + rms_norm::EPS)?.sqrt()?.recip()?;
         Ok(Normed { y: reference(x, cos, sin)?, scale })
     })
@@ -38,7 +39,12 @@ pub fn forward(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Normed> {
 pub fn backward(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
     check(dy, cos, sin)?;
     crate::same_shape("rope_norm backward", &normed.y, dy)?;
-    dispatch!(dy, cpu T: cpu_backward::<T>(normed, cos, sin, dy), else: composed(normed, cos, sin, dy))
+    dispatch!(
+        dy,
+        cuda: cuda::rope_norm::backward(normed, cos, sin, dy),
+        cpu T: cpu_backward::<T>(normed, cos, sin, dy),
+        else: composed(normed, cos, sin, dy),
+    )
 }
 
 fn composed(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {

@@ -1,6 +1,7 @@
 //! Soft cap of logits in place: z ← cap·tanh(z/cap), for scoring; training has it inside [`crate::head`].
 
 use crate::composed::dispatch;
+use crate::cuda;
 use crate::real::Real;
 use crate::rows::vectorized;
 use crate::storage::{modify, overwrite};
@@ -17,6 +18,9 @@ pub fn reference(z: &Tensor, cap: f64) -> Result<Tensor> {
 
 /// z ← cap·tanh(z/cap) in place; z contiguous, cap > 0. Every view of z's storage sees the change.
 pub fn assign(z: &Tensor, cap: f64) -> Result<()> {
+    if cuda::takes_f32_too(z) {
+        return cuda::assign::soft_cap(z, cap);
+    }
     dispatch!(z, cpu T: cpu_assign::<T>(z, cap), else: overwrite(z, &reference(z, cap)?))
 }
 

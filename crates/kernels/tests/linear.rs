@@ -1,10 +1,14 @@
 //! Products with weights and their accumulating gradients, against candle's matmul in f64.
 
-use crate::oracle::{Lay, assert_close, check_op, test_devices, tolerance, uniform};
+use crate::oracle::{Lay, assert_close, check_op, check_sums, test_devices, tolerance, uniform};
 use candle_core::{DType, Device, Result, Tensor};
 use kernels::linear;
 
-test_devices!(linear_matches_its_reference, gradients_are_added_to_what_is_there);
+test_devices!(
+    linear_matches_its_reference,
+    the_input_gradient_is_added_to_the_sum_it_is_given,
+    gradients_are_added_to_what_is_there,
+);
 
 const SIZES: [(usize, usize, usize); 4] = [(1, 1, 1), (3, 5, 7), (33, 64, 17), (130, 65, 256)];
 
@@ -18,6 +22,14 @@ fn linear_matches_its_reference(device: &Device) -> Result<()> {
             |t| linear::forward(&t[0], &t[1]),
             |t, dy| Ok(vec![linear::backward_input(dy, &t[1], None)?, linear::backward_weight(&t[0], dy)?]),
         )?;
+    }
+    Ok(())
+}
+
+fn the_input_gradient_is_added_to_the_sum_it_is_given(device: &Device) -> Result<()> {
+    for (rows, inner, out) in [(3, 5, 7), (33, 64, 17)] {
+        let inputs = [uniform(&[2, rows, out], 1), uniform(&[out, inner], 2)];
+        check_sums("linear", device, &inputs, |t, [sum]| Ok([linear::backward_input(&t[0], &t[1], sum)?]))?;
     }
     Ok(())
 }

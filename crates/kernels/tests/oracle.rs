@@ -1,6 +1,7 @@
 //! The right values: references in f64 through candle's own autograd, and inputs in awkward layouts.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
+use kernels::accumulate::Sum;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
 /// Runs one test body on every device this build can reach.
@@ -148,6 +149,52 @@ pub(crate) fn check_op(
             assert_close(&what, &made[0], &y, tolerance(dtype))?;
             for (i, (made, wanted)) in made[1..].iter().zip(&wanted).enumerate() {
                 assert_close(&format!("{what}, gradient {i}"), made, wanted, tolerance(dtype))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Holds what `f` adds to given sums against its own gradients in f64 without any: for each sum none, one that it may
+/// overwrite, and one that it must leave alone, in several layouts.
+///
+/// `f` gets the inputs and N sums, and returns the N gradients.
+pub(crate) fn check_sums<const N: usize>(
+    what: &str,
+    device: &Device,
+    inputs: &[Tensor],
+    f: impl Fn(&[Tensor], [Option<Sum>; N]) -> Result<[Tensor; N]>,
+) -> Result<()> {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let rounded = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
+        let exact: Vec<Tensor> = inputs.iter().map(rounded).collect::<Result<_>>()?;
+        let alone = f(&exact, [None; N])?;
+        let place = |t: &Tensor| t.to_dtype(dtype)?.to_device(device);
+        let given: Vec<Tensor> = exact.iter().map(place).collect::<Result<_>>()?;
+        for (lay, way) in [Lay::Plain, Lay::Offset, Lay::Gaps]
+            .into_iter()
+            .flat_map(|l| (0..3usize.pow(N as u32)).map(move |w| (l, w)))
+        {
+            // of each sum: 0 none, 1 to be left alone, 2 to be overwritten
+            let ways: [usize; N] = std::array::from_fn(|i| way / 3usize.pow(i as u32) % 3);
+            let what = format!("{what}, {dtype:?}, {lay:?}, sums {ways:?}");
+            let before = alone.each_ref().map(|g| rounded(&uniform(g.dims(), 77)).unwrap());
+            let made = on_device(&what, device, dtype, || {
+                let sums = before.each_ref().map(|t| lay.of(&place(t).unwrap()).unwrap());
+                let all = std::array::from_fn(|i| {
+                    (ways[i] > 0).then_some(Sum { so_far: &sums[i], owned: ways[i] == 2 })
+                });
+                let made = f(&given, all)?;
+                for i in 0..N {
+                    if ways[i] == 1 {
+                        assert_close(&format!("{what}: a sum of another"), &sums[i], &before[i], 0.0)?;
+                    }
+                }
+                Ok(made.to_vec())
+            })?;
+            for i in 0..N {
+                let wanted = if ways[i] > 0 { (&alone[i] + &before[i])? } else { alone[i].clone() };
+                assert_close(&what, &made[i], &wanted, tolerance(dtype))?;
             }
         }
     }

@@ -119,8 +119,8 @@ impl Node {
         let made = kernels::head::loss_and_gradients(x, wv, targets, cap, 1.0, &dw)?;
         let (narrow, leaf) = (wv.dtype(), w.leaf().cloned());
         self.tape().push("head_loss", &[self, w], made.mean, move |g| {
-            let scale = |t: &Tensor| t.broadcast_mul(&g.tensor.to_dtype(t.dtype())?);
-            let dw = scale(&dw)?;
+            kernels::scale::assign(&dw, &g.tensor)?;
+            kernels::scale::assign(&made.dx, &g.tensor)?;
             let dw = match leaf {
                 Some(param) => {
                     param.accumulate(&dw)?;
@@ -128,7 +128,7 @@ impl Node {
                 }
                 None => Grad::fresh(dw.to_dtype(narrow)?),
             };
-            Ok(vec![Grad::fresh(scale(&made.dx)?), dw])
+            Ok(vec![Grad::fresh(made.dx), dw])
         })
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use candle_core::{DType, Result, Tensor};
-use kernels::accumulate::add_assign;
+use kernels::{accumulate::add_assign, cast};
 
 use crate::Error;
 
@@ -94,14 +94,19 @@ impl Param {
             return Err(Error::ParamShape { name, got, want }.into());
         }
         let dtype = self.0.master.borrow().dtype();
-        *self.0.master.borrow_mut() = value.detach().to_dtype(dtype)?.copy()?.contiguous()?;
-        self.refresh()
+        let master = value.detach().to_dtype(dtype)?.copy()?.contiguous()?;
+        *self.0.compute.borrow_mut() = master.to_dtype(self.0.compute_dtype)?;
+        *self.0.master.borrow_mut() = master;
+        Ok(())
     }
 
-    /// Brings the compute copy up to date after the master was changed in place.
+    /// Brings the compute copy up to date, in place, after the master was changed in place.
     pub fn refresh(&self) -> Result<()> {
-        *self.0.compute.borrow_mut() = self.0.master.borrow().to_dtype(self.0.compute_dtype)?;
-        Ok(())
+        let (master, compute) = (self.0.master.borrow(), self.0.compute.borrow());
+        if master.dtype() == compute.dtype() {
+            return Ok(()); // one tensor
+        }
+        cast::assign(&compute, &master)
     }
 
     /// Adds to the gradient.

@@ -12,9 +12,15 @@ mod runner;
 #[cfg(feature = "cuda")]
 mod stream;
 
+pub(crate) mod assign;
+pub(crate) mod embedding;
+pub(crate) mod gated_value;
 pub(crate) mod head;
 pub(crate) mod linear;
+pub(crate) mod mix;
+pub(crate) mod relu_squared;
 pub(crate) mod rms_norm;
+pub(crate) mod rope_norm;
 
 pub use product::{Matrix, Product};
 pub use runner::{Launch, Params, Runner, device_runner, with_runner};
@@ -26,6 +32,11 @@ use candle_core::{CpuStorage, DType, Device, Result, Storage, Tensor, bail};
 /// Whether the kernels of this folder take `t`, a bf16 tensor on a device that they run on.
 pub(crate) fn takes(t: &Tensor) -> bool {
     t.dtype() == DType::BF16 && runs_on(t.device())
+}
+
+/// As [`takes`], for ops whose kernels take f32 too: gradients, logits.
+pub(crate) fn takes_f32_too(t: &Tensor) -> bool {
+    matches!(t.dtype(), DType::BF16 | DType::F32) && runs_on(t.device())
 }
 
 /// Address of the first element of `t`, whatever its strides; valid as long as `t` is.
@@ -75,4 +86,18 @@ pub(crate) fn blocks(op: &str, n: usize, per_block: usize) -> Result<u32> {
         Ok(blocks) if blocks <= i32::MAX as u32 => Ok(blocks),
         _ => bail!("{op}: {n} items are more than a grid holds"),
     }
+}
+
+/// Threads of a block of device.cuh's `map`, and the elements that it takes.
+const MAP_THREADS: u32 = 256;
+const MAP_ELEMENTS: usize = MAP_THREADS as usize * 16;
+
+/// Launches a kernel that is a `map` over `n` elements.
+pub(crate) fn map<P: Params>(kernel: &'static str, n: usize, device: &Device, params: &P) -> Result<()> {
+    Launch::new(kernel, blocks(kernel, n, MAP_ELEMENTS)?, MAP_THREADS).run(device, params)
+}
+
+/// Lanes, a power of two up to a warp, that share a row of `width` by vectors of eight.
+pub(crate) fn lanes(width: usize) -> usize {
+    width.div_ceil(8).next_power_of_two().min(32)
 }
