@@ -1,6 +1,6 @@
 //! The update: Muon on the matrices inside the blocks, AdamW on everything else, and their schedules.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{Result, Tensor};
 use kernels::adamw::{self, AdamW};
 use kernels::muon::{self, Muon};
 use tape::Param;
@@ -121,41 +121,47 @@ impl Optimizer {
         let scale = lr_scale(progress);
         let momentum = momentum(self.step);
         self.step += 1;
-        for s in &self.singles {
-            let with = AdamW {
-                lr: s.lr * scale,
-                beta1: s.beta1,
-                beta2: BETA2,
-                eps: ADAM_EPS,
-                weight_decay: 0.0,
-                step: self.step,
-            };
-            let w = s.param.master();
-            adamw::step(&w, &gradient(&s.param, w.dtype())?, &s.m, &s.v, &with)?;
-        }
-        for g in &self.groups {
-            let weights: Vec<Tensor> = g.params.iter().map(Param::master).collect();
-            let grads = g.params.iter().map(|p| gradient(p, g.moment.dtype())).collect::<Result<Vec<_>>>()?;
-            let with = Muon {
-                lr: MATRIX_LR * scale,
-                momentum,
-                beta2: MUON_BETA2,
-                weight_decay: MATRIX_DECAY * (1.0 - progress),
-            };
-            let (weights, grads): (Vec<_>, Vec<_>) = (weights.iter().collect(), grads.iter().collect());
-            muon::step(&weights, &grads, &g.moment, &g.second, &with)?;
+        let singles = self.singles.iter().map(|s| {
+            Ok(adamw::Update {
+                w: s.param.master(),
+                g: gradient(&s.param)?,
+                m: s.m.clone(),
+                v: s.v.clone(),
+                copy: s.param.compute_copy(),
+                with: AdamW {
+                    lr: s.lr * scale,
+                    beta1: s.beta1,
+                    beta2: BETA2,
+                    eps: ADAM_EPS,
+                    weight_decay: 0.0,
+                    step: self.step,
+                },
+            })
+        });
+        adamw::step(&singles.collect::<Result<Vec<_>>>()?)?;
+        let with = Muon {
+            lr: MATRIX_LR * scale,
+            momentum,
+            beta2: MUON_BETA2,
+            weight_decay: MATRIX_DECAY * (1.0 - progress),
+        };
+        for group in &self.groups {
+            let weights = group
+                .params
+                .iter()
+                .map(|p| Ok(muon::Update { w: p.master(), g: gradient(p)?, copy: p.compute_copy() }));
+            muon::step(&weights.collect::<Result<Vec<_>>>()?, &group.moment, &group.second, &with)?;
         }
         for param in self.singles.iter().map(|s| &s.param).chain(self.groups.iter().flat_map(|g| &g.params)) {
-            param.refresh()?;
             param.zero_grad();
         }
         Ok(())
     }
 }
 
-fn gradient(param: &Param, dtype: DType) -> Result<Tensor> {
+fn gradient(param: &Param) -> Result<Tensor> {
     match param.grad() {
-        Some(grad) => grad.to_dtype(dtype),
+        Some(grad) => Ok(grad),
         None => candle_core::bail!("{} has no gradient: call backward before the update", param.name()),
     }
 }

@@ -1,6 +1,7 @@
-//! AdamW in one pass over weight, gradient and both moments, in place.
+//! AdamW in one pass over weights, gradients and both moments, in place.
 
 use crate::composed::{dispatch, widen};
+use crate::cuda;
 use crate::real::Real;
 use crate::rows::vectorized;
 use crate::storage::{apart, elements, modify, overwrite};
@@ -27,18 +28,54 @@ pub struct AdamW {
     pub step: u32,
 }
 
-/// m ← lerp(m, g, 1−β1); v ← lerp(v, g², 1−β2); w −= lr/(1−β1ᵗ) · m / (√(v/(1−β2ᵗ)) + eps), all in place.
+/// One tensor's part of a step.
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// The weight, contiguous.
+    pub w: Tensor,
+    /// Its gradient, which may be wider than the weight.
+    pub g: Tensor,
+    /// First moment, contiguous.
+    pub m: Tensor,
+    /// Second moment, contiguous.
+    pub v: Tensor,
+    /// Gets the new weight in another dtype: what is computed with, where that is not the weight itself.
+    pub copy: Option<Tensor>,
+    /// The constants.
+    pub with: AdamW,
+}
+
+/// m ← lerp(m, g, 1−β1); v ← lerp(v, g², 1−β2); w −= lr/(1−β1ᵗ) · m / (√(v/(1−β2ᵗ)) + eps); copy ← w, in place, for
+/// each of the updates.
 ///
-/// w, g, m, v: one shape; w, m and v contiguous, with storages of their own. Half-precision tensors are
-/// computed in f32 and rounded back.
-pub fn step(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Result<()> {
-    for t in [g, m, v] {
-        crate::same_shape("adamw", w, t)?;
+/// The tensors of an update have one shape, and all that is changed has a storage of its own. Half-precision tensors
+/// are computed in f32 and rounded back.
+pub fn step(updates: &[Update]) -> Result<()> {
+    for u in updates {
+        u.check()?;
     }
-    if with.step == 0 {
-        bail!("adamw: steps count from 1")
+    let (kernels, others): (Vec<_>, Vec<_>) = updates.iter().partition(|u| cuda::adamw::takes(u));
+    cuda::adamw::step(&kernels)?;
+    for u in others {
+        dispatch!(&u.w, cpu T: cpu_step::<T>(u), else: composed(u))?;
+        if let Some(copy) = &u.copy {
+            overwrite(copy, &u.w.to_dtype(copy.dtype())?)?;
+        }
     }
-    dispatch!(w, cpu T: cpu_step::<T>(w, g, m, v, with), else: composed(w, g, m, v, with))
+    Ok(())
+}
+
+impl Update {
+    fn check(&self) -> Result<()> {
+        for t in [&self.g, &self.m, &self.v].into_iter().chain(&self.copy) {
+            crate::same_shape("adamw", &self.w, t)?;
+        }
+        if self.with.step == 0 {
+            bail!("adamw: steps count from 1")
+        }
+        let changed: Vec<&Tensor> = [&self.w, &self.m, &self.v].into_iter().chain(&self.copy).collect();
+        apart("adamw", &changed, &[&self.g])
+    }
 }
 
 /// 1 − βᵗ.
@@ -46,8 +83,7 @@ fn correction(beta: f64, step: u32) -> f64 {
     1.0 - beta.powf(f64::from(step))
 }
 
-fn composed(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Result<()> {
-    apart("adamw", &[w, m, v], &[g])?;
+fn composed(Update { w, g, m, v, with, .. }: &Update) -> Result<()> {
     let (wide_w, wide_g) = (widen(w)?, widen(g)?);
     let lerp = |from: &Tensor, to: &Tensor, by: f64| -> Result<Tensor> {
         let from = widen(from)?;
@@ -64,9 +100,8 @@ fn composed(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Res
     Ok(())
 }
 
-fn cpu_step<T: Real>(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &AdamW) -> Result<()> {
+fn cpu_step<T: Real>(Update { w, g, m, v, with, .. }: &Update) -> Result<()> {
     let g = g.contiguous()?;
-    apart("adamw", &[w, m, v], &[&g])?;
     let gs = elements::<T>("adamw", &g)?;
     let f = Factors::<T>::of(with);
     modify::<T, _>("adamw", w, |w| {
@@ -82,17 +117,17 @@ fn cpu_step<T: Real>(w: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, with: &Adam
 }
 
 /// The step's constants, rounded once.
-struct Factors<T> {
-    to_g: T,
-    to_square: T,
-    keep: T,
-    rate: T,
-    root_scale: T,
-    eps: T,
+pub(crate) struct Factors<T> {
+    pub(crate) to_g: T,
+    pub(crate) to_square: T,
+    pub(crate) keep: T,
+    pub(crate) rate: T,
+    pub(crate) root_scale: T,
+    pub(crate) eps: T,
 }
 
 impl<T: Real> Factors<T> {
-    fn of(with: &AdamW) -> Self {
+    pub(crate) fn of(with: &AdamW) -> Self {
         Factors {
             to_g: T::of_f64(1.0 - with.beta1),
             to_square: T::of_f64(1.0 - with.beta2),
@@ -125,12 +160,18 @@ mod tests {
     #[test]
     fn the_composition_and_the_fast_step_agree() {
         let t = |seed: f64| (Tensor::arange(0.0, 35.0, &Device::Cpu).unwrap() * seed).unwrap().sin().unwrap();
-        let state = || [t(0.3), t(0.7), t(1.1), t(1.3).sqr().unwrap()];
-        let with = AdamW { lr: 0.1, beta1: 0.8, beta2: 0.9, eps: 1e-8, weight_decay: 0.1, step: 3 };
-        let ([w, g, m, v], [w2, g2, m2, v2]) = (state(), state());
-        composed(&w, &g, &m, &v, &with).unwrap();
-        step(&w2, &g2, &m2, &v2, &with).unwrap();
-        for (a, b) in [(w, w2), (m, m2), (v, v2)] {
+        let state = || Update {
+            w: t(0.3),
+            g: t(0.7),
+            m: t(1.1),
+            v: t(1.3).sqr().unwrap(),
+            copy: None,
+            with: AdamW { lr: 0.1, beta1: 0.8, beta2: 0.9, eps: 1e-8, weight_decay: 0.1, step: 3 },
+        };
+        let (a, b) = (state(), state());
+        composed(&a).unwrap();
+        step(std::slice::from_ref(&b)).unwrap();
+        for (a, b) in [(a.w, b.w), (a.m, b.m), (a.v, b.v)] {
             let error = (a - b).unwrap().abs().unwrap().max(0).unwrap().to_scalar::<f64>().unwrap();
             assert!(error < 1e-14, "{error:e}");
         }

@@ -3,6 +3,7 @@
 //! Muon (Keller Jordan, 2024), Polar Express (arXiv 2505.16932, five steps), NorMuon (arXiv 2510.05491).
 
 use crate::composed::{dispatch, widen};
+use crate::cuda;
 use crate::gemm::{ALL_THREADS, Matrix, Parallelism, add_product, product};
 use crate::panel::Panel;
 use crate::real::Real;
@@ -48,47 +49,58 @@ pub fn second_moment_shape(n: usize, rows: usize, cols: usize) -> (usize, usize,
     if rows >= cols { (n, rows, 1) } else { (n, 1, cols) }
 }
 
-/// One step on n weights (R, K), stored (out, in), in place.
+/// One weight's part of a step.
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// The weight, (R, K), stored (out, in), contiguous.
+    pub w: Tensor,
+    /// Its gradient.
+    pub g: Tensor,
+    /// Gets the new weight in another dtype: what is computed with, where that is not the weight itself.
+    pub copy: Option<Tensor>,
+}
+
+/// One step on n weights of one shape (R, K), in place.
 ///
-/// grads: n of (R, K); moment: (n, R, K); second: [`second_moment_shape`]. All changed tensors are contiguous,
-/// with storages of their own.
-pub fn step(
-    weights: &[&Tensor],
-    grads: &[&Tensor],
-    moment: &Tensor,
-    second: &Tensor,
-    with: &Muon,
-) -> Result<()> {
-    let Some(first) = weights.first() else { return Ok(()) };
+/// moment: (n, R, K); second: [`second_moment_shape`]; both contiguous. All that is changed has a storage of its own.
+pub fn step(updates: &[Update], moment: &Tensor, second: &Tensor, with: &Muon) -> Result<()> {
+    let Some(Update { w: first, .. }) = updates.first() else { return Ok(()) };
     let (rows, cols) = first.dims2()?;
-    let n = weights.len();
-    if grads.len() != n || moment.dims() != [n, rows, cols] {
-        bail!("muon: {n} weights, {} gradients and a moment of shape {:?}", grads.len(), moment.shape())
+    let n = updates.len();
+    if moment.dims() != [n, rows, cols] {
+        bail!("muon: {n} weights of {rows}×{cols} and a moment of shape {:?}", moment.shape())
     }
     if second.dims3()? != second_moment_shape(n, rows, cols) {
         bail!("muon: second moment of shape {:?} for {n} weights of {rows}×{cols}", second.shape())
     }
-    for t in weights.iter().chain(grads) {
-        crate::same_shape("muon", first, t)?;
+    let mut changed = vec![moment, second];
+    for u in updates {
+        for t in [&u.w, &u.g].into_iter().chain(&u.copy) {
+            crate::same_shape("muon", first, t)?;
+        }
+        changed.extend([&u.w].into_iter().chain(&u.copy));
     }
-    let changed: Vec<&Tensor> = weights.iter().copied().chain([moment, second]).collect();
-    apart("muon", &changed, grads)?;
-    dispatch!(*first, cpu T: cpu_step::<T>(weights, grads, moment, second, with), else: {
-        composed(weights, grads, moment, second, with)
-    })
+    apart("muon", &changed, &updates.iter().map(|u| &u.g).collect::<Vec<_>>())?;
+    if cuda::muon::takes(updates, moment, second) {
+        return cuda::muon::step(updates, moment, second, with);
+    }
+    dispatch!(first, cpu T: cpu_step::<T>(updates, moment, second, with), else: {
+        composed(updates, moment, second, with)
+    })?;
+    for Update { w, copy, .. } in updates {
+        if let Some(copy) = copy {
+            overwrite(copy, &w.to_dtype(copy.dtype())?)?;
+        }
+    }
+    Ok(())
 }
 
-fn composed(
-    weights: &[&Tensor],
-    grads: &[&Tensor],
-    moment: &Tensor,
-    second: &Tensor,
-    with: &Muon,
-) -> Result<()> {
-    let (rows, cols) = weights[0].dims2()?;
+fn composed(updates: &[Update], moment: &Tensor, second: &Tensor, with: &Muon) -> Result<()> {
+    let (_, rows, cols) = moment.dims3()?;
+    let stack = |of: fn(&Update) -> &Tensor| Tensor::stack(&updates.iter().map(of).collect::<Vec<_>>(), 0);
     let lerp = |from: &Tensor, to: &Tensor, by: f64| -> Result<Tensor> { from + ((to - from)? * by)? };
-    let g = widen(&Tensor::stack(grads, 0)?)?;
-    let w = widen(&Tensor::stack(weights, 0)?)?;
+    let g = widen(&stack(|u| &u.g)?)?;
+    let w = widen(&stack(|u| &u.w)?)?;
     let new_moment = lerp(&widen(moment)?, &g, 1.0 - with.momentum)?;
     let x = orthogonal(&lerp(&g, &new_moment, with.momentum)?)?;
     let (axis, reduced) = if rows >= cols { (D::Minus1, cols) } else { (D::Minus2, rows) };
@@ -103,7 +115,7 @@ fn composed(
     let new_w = (w - (change * rate(with, rows, cols))?)?;
     overwrite(moment, &new_moment.to_dtype(moment.dtype())?)?;
     overwrite(second, &new_second.to_dtype(second.dtype())?)?;
-    for (i, w) in weights.iter().enumerate() {
+    for (i, Update { w, .. }) in updates.iter().enumerate() {
         overwrite(w, &new_w.get(i)?.to_dtype(w.dtype())?)?;
     }
     Ok(())
@@ -125,25 +137,19 @@ fn orthogonal(x: &Tensor) -> Result<Tensor> {
 }
 
 /// lr·√max(1, R/K).
-fn rate(with: &Muon, rows: usize, cols: usize) -> f64 {
+pub(crate) fn rate(with: &Muon, rows: usize, cols: usize) -> f64 {
     with.lr * (rows as f64 / cols as f64).max(1.0).sqrt()
 }
 
-fn cpu_step<T: Real>(
-    weights: &[&Tensor],
-    grads: &[&Tensor],
-    moment: &Tensor,
-    second: &Tensor,
-    with: &Muon,
-) -> Result<()> {
-    let (rows, cols) = weights[0].dims2()?;
+fn cpu_step<T: Real>(updates: &[Update], moment: &Tensor, second: &Tensor, with: &Muon) -> Result<()> {
+    let (_, rows, cols) = moment.dims3()?;
     // several matrices: one thread each; fewer than there are threads: all threads on each product
-    let threads = if weights.len() >= rayon::current_num_threads() { Parallelism::None } else { ALL_THREADS };
+    let threads = if updates.len() >= rayon::current_num_threads() { Parallelism::None } else { ALL_THREADS };
     let one = One { rows, cols, threads, with };
     modify::<T, _>("muon", moment, |moments| {
         modify::<T, _>("muon", second, |seconds| {
             let state = moments.par_chunks_mut(rows * cols).zip(seconds.par_chunks_mut(rows.max(cols)));
-            weights.par_iter().zip(grads).zip(state).try_for_each(|((w, g), (moment, second))| {
+            updates.par_iter().zip(state).try_for_each(|(Update { w, g, .. }, (moment, second))| {
                 let g = g.contiguous()?;
                 let g = elements::<T>("muon", &g)?;
                 modify::<T, _>("muon", w, |w| {
@@ -296,8 +302,11 @@ mod tests {
             };
             let with = Muon { lr: 0.1, momentum: 0.9, beta2: 0.9, weight_decay: 0.1 };
             let ((w, g, m, v), (w2, g2, m2, v2)) = (state(), state());
-            composed(&[&w[0], &w[1]], &[&g[0], &g[1]], &m, &v, &with).unwrap();
-            step(&[&w2[0], &w2[1]], &[&g2[0], &g2[1]], &m2, &v2, &with).unwrap();
+            let updates = |w: &[Tensor; 2], g: &[Tensor; 2]| {
+                [0, 1].map(|i| Update { w: w[i].clone(), g: g[i].clone(), copy: None })
+            };
+            composed(&updates(&w, &g), &m, &v, &with).unwrap();
+            step(&updates(&w2, &g2), &m2, &v2, &with).unwrap();
             let ([w, x], [w2, x2]) = (w, w2);
             for (a, b) in [(w, w2), (x, x2), (m, m2), (v, v2)] {
                 let error = (a - b).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f64>().unwrap();

@@ -26,7 +26,8 @@ fn everything() -> Result<Vec<Vec<u32>>> {
     let (moment, second) = (t(&[2, 96, 48], 3), t(&[2, 96, 1], 4).abs()?);
     let with = Muon { lr: 0.1, momentum: 0.9, beta2: 0.9, weight_decay: 0.1 };
     let grads = [t(&[96, 48], 5), t(&[96, 48], 6)];
-    muon::step(&[&weights[0], &weights[1]], &[&grads[0], &grads[1]], &moment, &second, &with)?;
+    let update = |i: usize| muon::Update { w: weights[i].clone(), g: grads[i].clone(), copy: None };
+    muon::step(&[update(0), update(1)], &moment, &second, &with)?;
     let [first, other] = weights;
     let all = [
         linear::forward(&x, &w)?,

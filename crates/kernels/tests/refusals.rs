@@ -2,7 +2,7 @@
 
 use crate::oracle::uniform;
 use candle_core::{DType, Device, Result, Tensor};
-use kernels::adamw::{self, AdamW};
+use kernels::adamw::{self, AdamW, Update};
 use kernels::{accumulate, attention, head, linear, mix, rope_norm};
 
 fn refused<T>(result: Result<T>, words: &[&str]) {
@@ -22,7 +22,9 @@ fn operands_that_share_storage_with_the_target_are_refused() {
     let (top, bottom) = (t.narrow(0, 0, 3).unwrap(), t.narrow(0, 3, 3).unwrap());
     refused(accumulate::add_assign(&top, &bottom), &["add_assign", "shares its storage"]);
     let with = AdamW { lr: 0.1, beta1: 0.9, beta2: 0.9, eps: 1e-8, weight_decay: 0.0, step: 1 };
-    refused(adamw::step(&t, &uniform(&[6, 6], 2), &t, &uniform(&[6, 6], 3), &with), &["adamw"]);
+    let (w, v) = (t.clone(), uniform(&[6, 6], 3));
+    let update = Update { g: uniform(&[6, 6], 2), m: w.clone(), w, v, copy: None, with };
+    refused(adamw::step(&[update]), &["adamw", "shares its storage"]);
     let ids = Tensor::new(&[1u32, 2], &Device::Cpu).unwrap();
     refused(head::loss_and_gradients(&uniform(&[2, 6], 2), &t, &ids, None, 1.0, &t), &["head"]);
 }

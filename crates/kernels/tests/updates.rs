@@ -1,55 +1,120 @@
 //! AdamW and Muon, ten steps, against the same formulas in scalar f64 code.
 
-use crate::oracle::{assert_close, test_devices, uniform};
+use crate::oracle::{Lay, assert_close, on_device, test_devices, uniform};
 use candle_core::{DType, Device, Result, Tensor};
-use kernels::adamw::{self, AdamW};
+use kernels::adamw::{self, AdamW, Update};
 use kernels::muon::{self, Muon};
+use std::slice::from_ref;
 
 test_devices!(
     ten_adamw_steps_match_scalar_code,
+    the_adamw_kernel_matches_scalar_code_on_many_tensors_at_once,
     ten_muon_steps_match_scalar_code,
+    the_muon_kernels_follow_scalar_code,
+    the_muon_kernels_bend_singular_values_as_the_polynomial_does,
+    variance_reduction_keeps_the_norm_of_the_update,
     a_zero_gradient_leaves_muon_finite,
 );
 
 type Rows = Vec<Vec<f64>>;
 
+/// AdamW of one element, in scalar code: weight and both moments.
+#[derive(Clone, Copy)]
+struct Element([f64; 3]);
+
+impl Element {
+    fn step(&mut self, g: f64, with: &AdamW) {
+        let Element([w, m, v]) = self;
+        *w -= with.lr * with.weight_decay * *w;
+        *m = with.beta1 * *m + (1.0 - with.beta1) * g;
+        *v = with.beta2 * *v + (1.0 - with.beta2) * g * g;
+        let corrected = |x: f64, beta: f64| x / (1.0 - beta.powi(with.step as i32));
+        *w -= with.lr * corrected(*m, with.beta1) / (corrected(*v, with.beta2).sqrt() + with.eps);
+    }
+
+    /// One for each element of these tensors.
+    fn all(w: &Tensor, m: &Tensor, v: &Tensor) -> Result<Vec<Element>> {
+        let [w, m, v] = [exact(w)?, exact(m)?, exact(v)?];
+        Ok(w.into_iter().zip(m).zip(v).map(|((w, m), v)| Element([w, m, v])).collect())
+    }
+}
+
+fn exact(t: &Tensor) -> Result<Vec<f64>> {
+    t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
+}
+
+/// Weights and moments of some elements, as tensors like `like`.
+fn states(elements: &[Element], like: &Tensor) -> Result<[Tensor; 3]> {
+    let at = |i: usize| {
+        let values: Vec<f64> = elements.iter().map(|e| e.0[i]).collect();
+        Tensor::from_vec(values, like.dims(), &Device::Cpu)
+    };
+    Ok([at(0)?, at(1)?, at(2)?])
+}
+
 fn ten_adamw_steps_match_scalar_code(device: &Device) -> Result<()> {
     for (dtype, allowed) in [(DType::F32, 2e-6), (DType::F64, 1e-13)] {
         let shape = [37, 129];
-        let zeros = || Tensor::zeros(&shape[..], dtype, device);
         let w = uniform(&shape, 1).to_dtype(dtype)?.to_device(device)?;
-        let (m, v) = (zeros()?, zeros()?);
-        let mut expected: Vec<[f64; 3]> = w
-            .to_dtype(DType::F64)?
-            .flatten_all()?
-            .to_vec1()?
-            .into_iter()
-            .map(|w: f64| [w, 0.0, 0.0])
-            .collect();
-        for t in 1..=10 {
-            let with =
-                AdamW { lr: 0.01, beta1: 0.8, beta2: 0.95, eps: 1e-10, weight_decay: 0.1, step: t as u32 };
-            let g = uniform(&shape, 10 + t).to_dtype(dtype)?.to_device(device)?;
-            for (state, g) in
-                expected.iter_mut().zip(g.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?)
-            {
-                let [w, m, v] = state;
-                *w -= 0.01 * 0.1 * *w;
-                *m = 0.8 * *m + 0.2 * g;
-                *v = 0.95 * *v + 0.05 * g * g;
-                let (m_hat, v_hat) =
-                    (*m / (1.0 - 0.8f64.powi(t as i32)), *v / (1.0 - 0.95f64.powi(t as i32)));
-                *w -= 0.01 * m_hat / (v_hat.sqrt() + 1e-10);
+        let (m, v) = (w.zeros_like()?, w.zeros_like()?);
+        let mut expected = Element::all(&w, &m, &v)?;
+        for step in 1..=10 {
+            let with = AdamW { lr: 0.01, beta1: 0.8, beta2: 0.95, eps: 1e-10, weight_decay: 0.1, step };
+            let g = uniform(&shape, 10 + u64::from(step)).to_dtype(dtype)?.to_device(device)?;
+            for (state, g) in expected.iter_mut().zip(exact(&g)?) {
+                state.step(g, &with);
             }
-            adamw::step(&w, &g, &m, &v, &with)?;
+            let [w, m, v] = [&w, &m, &v].map(Tensor::clone);
+            adamw::step(&[Update { w, g, m, v, copy: None, with }])?;
         }
-        for (i, t) in [&w, &m, &v].into_iter().enumerate() {
-            let wanted = Tensor::from_vec(
-                expected.iter().map(|s| s[i]).collect::<Vec<_>>(),
-                &shape[..],
-                &Device::Cpu,
-            )?;
-            assert_close(["w", "m", "v"][i], t, &wanted, allowed)?;
+        for (made, wanted) in [&w, &m, &v].into_iter().zip(states(&expected, &w)?) {
+            assert_close("adamw", made, &wanted, allowed)?;
+        }
+    }
+    Ok(())
+}
+
+fn the_adamw_kernel_matches_scalar_code_on_many_tensors_at_once(device: &Device) -> Result<()> {
+    let (half, single) = (DType::BF16, DType::F32);
+    // more tensors than one launch takes; odd sizes, some that several blocks share, views that start anywhere
+    let mut kinds = vec![(5, half, half); 50];
+    for n in [1, 37, 2100] {
+        kinds.extend([(n, single, single), (n, half, single), (n, single, half), (n, single, single)]);
+    }
+    let make = |(i, &(n, state, gradient)): (usize, &(usize, DType, DType))| -> Result<Update> {
+        let seed = 4 * i as u64;
+        let lay = if i % 2 == 0 { Lay::Plain } else { Lay::Offset };
+        let place = |t: Tensor, dtype| lay.of(&t.to_dtype(dtype)?.to_device(device)?);
+        let step = 1 + i as u32;
+        Ok(Update {
+            w: place(uniform(&[n], seed), state)?,
+            g: place(uniform(&[n], seed + 1), gradient)?,
+            m: place(uniform(&[n], seed + 2), state)?,
+            v: place(uniform(&[n], seed + 3).sqr()?, state)?,
+            copy: (state == single).then(|| place(uniform(&[n], 0), half)).transpose()?,
+            with: AdamW { lr: 0.1, beta1: 0.8, beta2: 0.9, eps: 1e-10, weight_decay: 0.1, step },
+        })
+    };
+    let updates = || kinds.iter().enumerate().map(make).collect::<Result<Vec<Update>>>();
+    let made = on_device("adamw", device, half, || {
+        let updates = updates()?;
+        adamw::step(&updates)?;
+        Ok(updates.into_iter().flat_map(|u| [u.w, u.m, u.v].into_iter().chain(u.copy)).collect())
+    })?;
+    let mut made = made.into_iter();
+    for u in updates()? {
+        let mut expected = Element::all(&u.w, &u.m, &u.v)?;
+        for (state, g) in expected.iter_mut().zip(exact(&u.g)?) {
+            state.step(g, &u.with);
+        }
+        // once rounded to the state's type
+        let allowed = if u.w.dtype() == half { 4e-3 } else { 1e-6 };
+        let [w, m, v] = states(&expected, &u.w)?;
+        for wanted in [&w, &m, &v] {
+            assert_close("adamw kernel", &made.next().expect("three"), wanted, allowed)?;
+        }
+        if u.copy.is_some() {
+            assert_close("adamw copy", &made.next().expect("a fourth"), &w, 4e-3)?;
         }
     }
     Ok(())
@@ -73,9 +138,16 @@ struct Scalar {
     w: Rows,
     moment: Rows,
     second: Vec<f64>,
+    /// How X and what it is multiplied by are rounded.
+    stored: fn(f64) -> f64,
 }
 
 impl Scalar {
+    fn new(w: Rows, stored: fn(f64) -> f64) -> Self {
+        let (rows, cols) = (w.len(), w[0].len());
+        Scalar { w, moment: vec![vec![0.0; cols]; rows], second: vec![0.0; rows.max(cols)], stored }
+    }
+
     /// The step as the papers write it, for one matrix.
     fn step(&mut self, g: &Rows, with: &Muon) {
         let (rows, cols) = (g.len(), g[0].len());
@@ -87,18 +159,21 @@ impl Scalar {
             }
         }
         let norm = squares(&x).sqrt() * 1.02 + 1e-6;
-        x.iter_mut().flatten().for_each(|x| *x /= norm);
+        x.iter_mut().flatten().for_each(|x| *x = (self.stored)(*x / norm));
         // always by the smaller Gram matrix, tall matrices on their side: the same polynomial of X
         let tall = rows > cols;
         let mut y = if tall { transpose(&x) } else { x };
+        let plus = |s: f64, x: &Rows, t: f64, y: &Rows| -> Rows {
+            let line = |(x, y): (&Vec<f64>, &Vec<f64>)| {
+                x.iter().zip(y).map(|(x, y)| (self.stored)(s * x + t * y)).collect()
+            };
+            x.iter().zip(y).map(line).collect()
+        };
         for (a, b, c) in muon::COEFFICIENTS {
-            let gram = multiply(&y, &transpose(&y));
-            let (gy, g2y) = (multiply(&gram, &y), multiply(&gram, &multiply(&gram, &y)));
-            for (i, row) in y.iter_mut().enumerate() {
-                for (j, y) in row.iter_mut().enumerate() {
-                    *y = a * *y + b * gy[i][j] + c * g2y[i][j];
-                }
-            }
+            let mut gram = multiply(&y, &transpose(&y));
+            gram.iter_mut().flatten().for_each(|x| *x = (self.stored)(*x));
+            let p = plus(b, &gram, c, &multiply(&gram, &gram));
+            y = plus(a, &y, 1.0, &multiply(&p, &y));
         }
         let mut x = if tall { transpose(&y) } else { y };
         let lines = if rows >= cols { x.clone() } else { transpose(&x) };
@@ -132,22 +207,19 @@ fn ten_muon_steps_match_scalar_code(device: &Device) -> Result<()> {
             let at = |seed: u64| -> Result<Vec<Tensor>> {
                 (0..n).map(|i| uniform(&[rows, cols], seed + i).to_dtype(dtype)?.to_device(device)).collect()
             };
-            let exact = |t: &Tensor| t.to_dtype(DType::F64)?.to_vec2::<f64>();
             let weights = at(1)?;
             let moment = Tensor::zeros((n as usize, rows, cols), dtype, device)?;
             let second = Tensor::zeros(muon::second_moment_shape(n as usize, rows, cols), dtype, device)?;
             let mut scalars = Vec::new();
             for w in &weights {
-                let zeros = vec![vec![0.0; cols]; rows];
-                scalars.push(Scalar { w: exact(w)?, moment: zeros, second: vec![0.0; rows.max(cols)] });
+                scalars.push(Scalar::new(rows_of(w)?, |x| x));
             }
             for step in 1..=10 {
                 let grads = at(100 * step)?;
                 for (scalar, g) in scalars.iter_mut().zip(&grads) {
-                    scalar.step(&exact(g)?, &with);
+                    scalar.step(&rows_of(g)?, &with);
                 }
-                let (w, g): (Vec<_>, Vec<_>) = (weights.iter().collect(), grads.iter().collect());
-                muon::step(&w, &g, &moment, &second, &with)?;
+                muon::step(&together(&weights, &grads, &[]), &moment, &second, &with)?;
             }
             let what = format!("muon {rows}×{cols} {dtype:?}");
             for (i, (w, scalar)) in weights.iter().zip(&scalars).enumerate() {
@@ -162,13 +234,173 @@ fn ten_muon_steps_match_scalar_code(device: &Device) -> Result<()> {
     Ok(())
 }
 
+/// The nearest bf16, ties to even.
+fn rounded(x: f64) -> f64 {
+    let bits = (x as f32).to_bits();
+    f64::from(f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000))
+}
+
+fn rows_of(t: &Tensor) -> Result<Rows> {
+    t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2()
+}
+
+/// Weights, gradients and, where there are any, copies as updates.
+fn together(weights: &[Tensor], grads: &[Tensor], copies: &[Tensor]) -> Vec<muon::Update> {
+    let one = |(i, w): (usize, &Tensor)| {
+        let (g, copy) = (grads[i].clone(), copies.get(i).cloned());
+        muon::Update { w: w.clone(), g, copy }
+    };
+    weights.iter().enumerate().map(one).collect()
+}
+
+/// ‖a − b‖ / ‖b‖.
+fn distance(a: &Rows, b: &Rows) -> f64 {
+    let off = a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    (off / squares(b)).sqrt()
+}
+
+fn the_muon_kernels_follow_scalar_code(device: &Device) -> Result<()> {
+    // tall, wide, square; gates; one element; several parts; more than one launch takes
+    let shapes = [
+        (3, 16, 16),
+        (2, 33, 12),
+        (2, 12, 33),
+        (4, 4, 32),
+        (1, 1, 1),
+        (1, 300, 32),
+        (1, 5, 1700),
+        (130, 3, 2),
+    ];
+    for (n, rows, cols) in shapes {
+        let single = |t: Tensor| t.to_dtype(DType::F32)?.to_device(device);
+        let all = |seed: u64| -> Result<Vec<Tensor>> {
+            (0..n).map(|i| single(uniform(&[rows, cols], seed + i))).collect()
+        };
+        let (before, grads) = (all(1)?, all(1000)?);
+        let plain = Muon { lr: 0.04, momentum: 0.9, beta2: 0.95, weight_decay: 0.0 };
+        let decay = Muon { weight_decay: 0.2, ..plain };
+        let step = |with: &Muon| -> Result<Vec<Tensor>> {
+            let weights = before.iter().map(Tensor::copy).collect::<Result<Vec<_>>>()?;
+            let half = |w: &Tensor| w.zeros_like()?.to_dtype(DType::BF16);
+            let copies = before.iter().map(half).collect::<Result<Vec<_>>>()?;
+            let moment = Tensor::zeros((n as usize, rows, cols), DType::F32, device)?;
+            let second = muon::second_moment_shape(n as usize, rows, cols);
+            let second = Tensor::zeros(second, DType::F32, device)?;
+            muon::step(&together(&weights, &grads, &copies), &moment, &second, with)?;
+            Ok(vec![Tensor::stack(&weights, 0)?, Tensor::stack(&copies, 0)?, moment, second])
+        };
+        let made = on_device("muon", device, DType::BF16, || Ok([step(&plain)?, step(&decay)?].concat()))?;
+        let [weights, copies, moment, second, decayed, ..] = &made[..] else { panic!("eight results") };
+        assert_eq!(exact(copies)?, exact(&weights.to_dtype(DType::BF16)?)?, "copies are the rounded weights");
+        let rate = 0.04 * (rows as f64 / cols as f64).max(1.0).sqrt();
+        for (i, (w, g)) in before.iter().zip(&grads).enumerate() {
+            let what = format!("muon {n}×{rows}×{cols}, matrix {i}");
+            // X rounded where the kernels store it: what is left are sums near a tie, carried along by five steps
+            let mut scalar = Scalar::new(rows_of(w)?, rounded);
+            scalar.step(&rows_of(g)?, &plain);
+            let [before, after] = [w, &weights.get(i)?].map(|t| exact(t).unwrap());
+            let wanted = scalar.w.into_iter().flatten();
+            let [mut off, mut size] = [0.0f64; 2];
+            for ((before, after), wanted) in before.iter().zip(&after).zip(wanted) {
+                off += (after - wanted).powi(2);
+                size += (before - wanted).powi(2);
+            }
+            let off = (off / size).sqrt();
+            assert!(off <= 1e-2, "{what}: the update is off by {off}");
+            for ((before, after), decayed) in before.iter().zip(&after).zip(exact(&decayed.get(i)?)?) {
+                let x = before - after;
+                let wanted = if x * before >= 0.0 { after - rate * 0.2 * before } else { *after };
+                // an x that the weight's rounding has swallowed may have had either sign
+                assert!(x.abs() < 1e-6 || (decayed - wanted).abs() < 1e-6, "{what}: {decayed}, not {wanted}");
+            }
+            let wanted = Tensor::new(scalar.moment, &Device::Cpu)?;
+            assert_close(&what, &moment.get(i)?, &wanted, 1e-6)?;
+            let largest = scalar.second.iter().fold(0.0f64, |a, b| a.max(*b));
+            for (made, wanted) in exact(&second.get(i)?)?.iter().zip(&scalar.second) {
+                let off = (made - wanted).abs() / largest;
+                assert!(off <= 3e-2, "{what}: second moment {made}, not {wanted}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The update of a zero weight by g from zero state: minus the orthogonalised g, as it is where `reduce` is not set.
+fn direction(device: &Device, g: &Rows, reduce: bool) -> Result<Rows> {
+    let (rows, cols) = (g.len(), g[0].len());
+    let beta2 = if reduce { 0.95 } else { 1.0 };
+    let stretch = (rows as f64 / cols as f64).max(1.0).sqrt();
+    let with = Muon { lr: 1.0 / stretch, momentum: 0.0, beta2, weight_decay: 0.0 };
+    let g = Tensor::new(g.clone(), &Device::Cpu)?.to_dtype(DType::F32)?.to_device(device)?;
+    let made = on_device("muon", device, DType::BF16, || {
+        let w = g.zeros_like()?;
+        let moment = w.unsqueeze(0)?.zeros_like()?;
+        // a second moment of ones, kept, scales nothing
+        let second = muon::second_moment_shape(1, rows, cols);
+        let second = (Tensor::ones(second, DType::F32, device)? * if reduce { 0.0 } else { 1.0 })?;
+        muon::step(&together(from_ref(&w), from_ref(&g), &[]), &moment, &second, &with)?;
+        Ok(vec![w.neg()?])
+    })?;
+    rows_of(&made[0])
+}
+
+/// I − 2vvᵀ/‖v‖², an orthogonal matrix.
+fn reflection(n: usize, seed: u64) -> Result<Rows> {
+    let v = exact(&uniform(&[n], seed))?;
+    let norm: f64 = v.iter().map(|x| x * x).sum();
+    let cell = |i: usize, j: usize| f64::from(i == j) - 2.0 * v[i] * v[j] / norm;
+    Ok((0..n).map(|i| (0..n).map(|j| cell(i, j)).collect()).collect())
+}
+
+fn the_muon_kernels_bend_singular_values_as_the_polynomial_does(device: &Device) -> Result<()> {
+    for (rows, cols) in [(24, 24), (40, 16), (16, 40)] {
+        let (u, v) = (reflection(rows, 1)?, reflection(cols, 2)?);
+        let values: Vec<f64> = (0..rows.min(cols)).map(|i| 0.9f64.powi(i as i32)).collect();
+        let scale = 1.02 * values.iter().map(|s| s * s).sum::<f64>().sqrt() + 1e-6;
+        let diagonal = |f: &dyn Fn(usize) -> f64| -> Rows {
+            (0..rows).map(|i| (0..cols).map(|j| if i == j { f(i) } else { 0.0 }).collect()).collect()
+        };
+        let g = multiply(&multiply(&u, &diagonal(&|i| values[i])), &v);
+        let bent = |i: usize| {
+            muon::COEFFICIENTS
+                .iter()
+                .fold(values[i] / scale, |s, (a, b, c)| s * (a + s * s * (b + s * s * c)))
+        };
+        assert!((0..values.len()).all(|i| (0.85..1.15).contains(&bent(i))), "the band of five steps");
+        // reflections are their own inverses
+        let made = multiply(&multiply(&u, &direction(device, &g, false)?), &v);
+        let off = distance(&made, &diagonal(&bent));
+        assert!(off <= 6e-2, "{rows}×{cols}: off by {off}");
+    }
+    Ok(())
+}
+
+fn variance_reduction_keeps_the_norm_of_the_update(device: &Device) -> Result<()> {
+    for shape in [[24, 24], [40, 16], [16, 40]] {
+        let mut g = rows_of(&uniform(&shape, 3))?;
+        // rows and columns of unequal sizes
+        for (i, row) in g.iter_mut().enumerate() {
+            row.iter_mut().enumerate().for_each(|(j, x)| *x *= (1 + i + 3 * j) as f64);
+        }
+        let [plain, reduced] = [false, true].map(|reduce| direction(device, &g, reduce).unwrap());
+        let (before, after) = (squares(&plain).sqrt(), squares(&reduced).sqrt());
+        assert!((after / before - 1.0).abs() < 1e-5, "{shape:?}: {before} became {after}");
+        assert!(distance(&reduced, &plain) > 1e-3, "{shape:?}: nothing was scaled");
+    }
+    Ok(())
+}
+
 fn a_zero_gradient_leaves_muon_finite(device: &Device) -> Result<()> {
-    let w = uniform(&[8, 8], 1).to_dtype(DType::F32)?.to_device(device)?;
-    let before = w.copy()?;
-    let g = w.zeros_like()?;
-    let moment = Tensor::zeros((1, 8, 8), DType::F32, device)?;
-    let second = Tensor::zeros((1, 8, 1), DType::F32, device)?;
-    let with = Muon { lr: 0.04, momentum: 0.9, beta2: 0.95, weight_decay: 0.0 };
-    muon::step(&[&w], &[&g], &moment, &second, &with)?;
-    assert_close("w", &w, &before.to_dtype(DType::F64)?, 0.0)
+    let before = uniform(&[8, 8], 1).to_dtype(DType::F32)?.to_device(device)?;
+    let step = || {
+        let (w, g) = (before.copy()?, before.zeros_like()?);
+        let moment = Tensor::zeros((1, 8, 8), DType::F32, device)?;
+        let second = Tensor::zeros((1, 8, 1), DType::F32, device)?;
+        let with = Muon { lr: 0.04, momentum: 0.9, beta2: 0.95, weight_decay: 0.0 };
+        muon::step(&together(from_ref(&w), from_ref(&g), &[]), &moment, &second, &with)?;
+        Ok(vec![w])
+    };
+    let unchanged = before.to_dtype(DType::F64)?;
+    assert_close("w", &step()?[0], &unchanged, 0.0)?;
+    assert_close("w", &on_device("muon", device, DType::BF16, step)?[0], &unchanged, 0.0)
 }

@@ -68,10 +68,17 @@ impl Param {
         self.0.compute.borrow().clone()
     }
 
-    /// The stored value: what an optimizer updates, in place (then [`Param::refresh`]) or by
-    /// [`Param::set`].
+    /// The stored value: what an optimizer updates, by [`Param::set`] or in place. Then it brings the
+    /// [`Param::compute_copy`] up to date too, or calls [`Param::refresh`].
     pub fn master(&self) -> Tensor {
         self.0.master.borrow().clone()
+    }
+
+    /// The value in the compute dtype, where that is a tensor beside the master: optimizers that write both in one
+    /// pass need no [`Param::refresh`].
+    pub fn compute_copy(&self) -> Option<Tensor> {
+        let stored = self.0.master.borrow().dtype();
+        (stored != self.0.compute_dtype).then(|| self.value())
     }
 
     /// The gradient accumulated since the last [`Param::zero_grad`]; `None` when none has come.

@@ -12,12 +12,14 @@ mod runner;
 #[cfg(feature = "cuda")]
 mod stream;
 
+pub(crate) mod adamw;
 pub(crate) mod assign;
 pub(crate) mod embedding;
 pub(crate) mod gated_value;
 pub(crate) mod head;
 pub(crate) mod linear;
 pub(crate) mod mix;
+pub(crate) mod muon;
 pub(crate) mod relu_squared;
 pub(crate) mod rms_norm;
 pub(crate) mod rope_norm;
@@ -59,6 +61,14 @@ pub(crate) fn address(t: &Tensor) -> Result<u64> {
 /// Address of `t`, or null.
 pub(crate) fn address_or_null(t: Option<&Tensor>) -> Result<u64> {
     t.map_or(Ok(0), address)
+}
+
+/// Address of a tensor that a kernel changes in place, which must be contiguous.
+pub(crate) fn in_place(op: &str, t: &Tensor) -> Result<u64> {
+    if !t.is_contiguous() {
+        bail!("{op}: the tensor to change, of shape {:?}, is not contiguous", t.shape())
+    }
+    address(t)
 }
 
 /// A contiguous tensor for a kernel to fill, every element of it.
