@@ -22,6 +22,9 @@ pub struct Shape<'a> {
     pub windows: &'a [usize],
 }
 
+/// The peer's script in a checkout of this repository.
+pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/torch_gpt.py");
+
 /// A running peer.
 pub struct Peer {
     child: Child,
@@ -29,18 +32,35 @@ pub struct Peer {
     from: BufReader<ChildStdout>,
 }
 
-/// What the peer reports of a step: its own time, and the loss before the update.
+/// What the peer reports of a step.
 pub struct Step {
-    /// Forward, backward and update.
+    /// Forward, backward and update, by its own clock.
     pub time: Duration,
-    /// Mean nats a token.
+    /// Mean nats a token, before the update.
     pub loss: f64,
+    /// Most memory held on a GPU so far; 0 on a CPU.
+    pub peak_bytes: u64,
 }
 
 impl Peer {
-    /// Starts `python` (with torch and numpy) on the peer script.
+    /// Starts `python` (with torch and numpy) on the peer script, on the CPU.
     pub fn start(python: &Path, shape: &Shape, threads: usize, seed: u64) -> Result<Self> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/torch_gpt.py");
+        Self::start_with(python, Path::new(SCRIPT), shape, threads, seed, "")
+    }
+
+    /// The same on the GPU, in bf16.
+    pub fn on_gpu(python: &Path, script: &Path, shape: &Shape, seed: u64, compile: bool) -> Result<Self> {
+        Self::start_with(python, script, shape, 1, seed, &format!(r#","cuda":true,"compile":{compile}"#))
+    }
+
+    fn start_with(
+        python: &Path,
+        script: &Path,
+        shape: &Shape,
+        threads: usize,
+        seed: u64,
+        more: &str,
+    ) -> Result<Self> {
         let mut child = Command::new(python)
             .arg(script)
             .stdin(Stdio::piped())
@@ -52,17 +72,22 @@ impl Peer {
         let Shape { vocab, context, width, head_dim, windows } = shape;
         writeln!(
             to,
-            r#"{{"vocab":{vocab},"context":{context},"width":{width},"head_dim":{head_dim},"windows":{windows:?},"threads":{threads},"seed":{seed}}}"#
+            r#"{{"vocab":{vocab},"context":{context},"width":{width},"head_dim":{head_dim},"windows":{windows:?},"threads":{threads},"seed":{seed}{more}}}"#
         )?;
         Ok(Self { child, to, from })
     }
 
     /// One step on x, y: (B, T) u32, at `progress` of the budget.
     pub fn step(&mut self, x: &Tensor, y: &Tensor, progress: f64) -> Result<Step> {
-        let (rows, context) = x.dims2()?;
+        let context = x.dim(1)?;
         let last = y.i((.., context - 1..))?;
         let ids: Vec<u32> = Tensor::cat(&[x, &last], 1)?.flatten_all()?.to_vec1()?;
-        writeln!(self.to, r#"{{"progress":{progress},"rows":{rows}}}"#)?;
+        self.accumulate(&ids, x.dim(0)?, 1, progress)
+    }
+
+    /// One step on `micro` micro-batches of `rows`, each row's ids with the one after it: micro · rows · (T + 1).
+    pub fn accumulate(&mut self, ids: &[u32], rows: usize, micro: usize, progress: f64) -> Result<Step> {
+        writeln!(self.to, r#"{{"progress":{progress},"rows":{rows},"micro":{micro}}}"#)?;
         let bytes: Vec<u8> = ids.iter().flat_map(|&id| (id as u16).to_le_bytes()).collect();
         self.to.write_all(&bytes)?;
         self.to.flush()?;
@@ -73,7 +98,11 @@ impl Peer {
             let end = rest.find([',', '}']).unwrap_or(rest.len());
             Ok(rest[..end].trim_matches([':', ' ', '"']).parse()?)
         };
-        Ok(Step { time: Duration::from_secs_f64(figure("\"seconds\"")?), loss: figure("\"loss\"")? })
+        Ok(Step {
+            time: Duration::from_secs_f64(figure("\"seconds\"")?),
+            loss: figure("\"loss\"")?,
+            peak_bytes: figure("\"peak_bytes\"")? as u64,
+        })
     }
 }
 
