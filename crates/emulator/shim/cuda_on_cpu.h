@@ -625,9 +625,11 @@ inline const Kernel* find(const std::string& name) {
 }
 struct Register { explicit Register(Kernel k) { kernels().push_back(k); } };
 }  // namespace emu
+// what is appended to the names of a source that is compiled once more with a change
+#define VARIANT ""
 #define KERNEL(name, threads, Params)                                                                     \
   static void name(const Params p);                                                                       \
-  static const emu::Register register_##name{{#name, sizeof(Params), threads, [](const void* params) {    \
+  static const emu::Register register_##name{{#name VARIANT, sizeof(Params), threads, [](const void* params) {    \
                                                 name(*static_cast<const Params*>(params));                \
                                               }}};                                                        \
   static void name(const Params p)

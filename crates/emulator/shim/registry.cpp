@@ -1,12 +1,13 @@
 // The kernels by name, and the door through which Rust launches them.
 #include "cuda_on_cpu.h"
 
-// order 0: first thread first, 1: last first, 2: at random by `seed`
-extern "C" int emulator_launch(const char* name, unsigned gx, unsigned gy, unsigned gz, unsigned threads, size_t shared,
+// `variant`: the one to take of kernels that have it. Order 0: first thread first, 1: last first, 2: at random by `seed`.
+extern "C" int emulator_launch(const char* name, const char* variant, unsigned gx, unsigned gy, unsigned gz, unsigned threads, size_t shared,
                                const void* params, size_t params_size, int order, uint64_t seed, char* message,
                                size_t message_size) {
   emu::cfg = {(emu::Order)order, seed, 1};
-  const emu::Kernel* kernel = emu::find(name);
+  const emu::Kernel* kernel = emu::find(std::string(name) + variant);
+  if (!kernel) kernel = emu::find(name);
   std::string all;
   if (!kernel) {
     all = std::string("no kernel named ") + name;

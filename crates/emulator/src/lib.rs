@@ -30,11 +30,21 @@ pub const ORDERS: [Order; 3] = [Order::Forward, Order::Reverse, Order::Random(7)
 
 /// Runs `f` with kernels on CPU tensors emulated in this order of threads.
 pub fn run<R>(order: Order, f: impl FnOnce() -> R) -> R {
-    with_runner(Rc::new(Emulator { order }), f)
+    with_runner(Rc::new(Emulator { order, variant: CString::default() }), f)
 }
+
+/// As [`run`], with the kernels of a source that is in [`BROKEN`] as they are without one of their barriers.
+pub fn run_broken<R>(order: Order, broken: &str, f: impl FnOnce() -> R) -> R {
+    let variant = CString::new(broken).expect("names in BROKEN hold no zero");
+    with_runner(Rc::new(Emulator { order, variant }), f)
+}
+
+// `BROKEN: &[(&str, &[&str])]`: sources, and the names of their copies, each without one barrier.
+include!(concat!(env!("OUT_DIR"), "/broken.rs"));
 
 struct Emulator {
     order: Order,
+    variant: CString,
 }
 
 /// The emulator keeps its state in globals.
@@ -43,6 +53,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 unsafe extern "C" {
     fn emulator_launch(
         name: *const c_char,
+        variant: *const c_char,
         x: c_uint,
         y: c_uint,
         z: c_uint,
@@ -71,12 +82,13 @@ impl Runner for Emulator {
         let to = aligned.as_mut_ptr().cast::<MaybeUninit<u8>>();
         let mut message = [0u8; 4096];
         let [x, y, z] = launch.grid;
-        // SAFETY: `aligned` has room for the bytes copied; the name and the message end in zero and outlive the call,
+        // SAFETY: `aligned` has room for the bytes copied; the names and the message end in zero and outlive the call,
         // which is alone; a kernel's addresses are those of live tensors (`Params`).
         let failed = unsafe {
             to.copy_from_nonoverlapping(params.as_ptr(), params.len());
             emulator_launch(
                 name.as_ptr(),
+                self.variant.as_ptr(),
                 x,
                 y,
                 z,

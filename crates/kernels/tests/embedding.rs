@@ -63,6 +63,7 @@ fn gradients_of_repeated_tokens_add_up(device: &Device) -> Result<()> {
         (DType::F16, 30, 20, 8),
         (DType::BF16, 5, 64, 33),
         (DType::BF16, 300, 41, 520),
+        (DType::BF16, 40_000, 900, 2),
         (DType::BF16, 70_000, 2, 1),
         (DType::BF16, 1, 1, 3),
     ] {
@@ -85,6 +86,8 @@ fn a_frequent_token_adds_up(device: &Device) -> Result<()> {
     check(5003, 1000, 8, &|i| i % 3 == 0)?;
     // nothing else: more chunks than a block has threads to count them
     check(17_000, 7, 1, &|_| true)?;
+    // more positions than blocks sort at once, in three passes, most tokens alone
+    check(264_000, 200_000, 1, &|_| false)?;
     // runs that end with their chunk
     check(64 * 5, 4, 16, &|i| i >= 128)
 }
