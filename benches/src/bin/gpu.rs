@@ -171,14 +171,15 @@ fn train(
     batches: &[(Tensor, Tensor)],
     progress: f64,
 ) -> candle_core::Result<f64> {
-    let mut loss = 0.0;
+    let mut losses = Vec::new();
     for (x, y) in batches {
         let micro = (model.loss(&Tape::new(), x, y)? / batches.len() as f64)?;
-        loss += f64::from(micro.value().to_scalar::<f32>()?);
+        losses.push(micro.value().clone());
         micro.backward()?;
     }
     optimizer.step(progress)?;
-    Ok(loss)
+    // read last: this waits until a GPU has done all of the above
+    losses.iter().map(|loss| Ok(f64::from(loss.to_scalar::<f32>()?))).sum()
 }
 
 /// Steps on random tokens. The peer is only asked once ours has stopped, and the other way round.

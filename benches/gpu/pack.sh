@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Packs what `check.sh` runs on a machine with a GPU and without Rust: programs built with CUDA, stripped, and data.
+#
+#   benches/gpu/pack.sh [FOLDER]       # default: target/gpu
+#
+# Uses the nvcc on PATH, else that of `.ci/cuda-env`. The programs ask for the CUDA libraries of nvcc's major version,
+# and for a driver as new as nvcc. Fails when the folder is larger than 64 MiB, which is all that some such machines
+# take.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+folder=$(realpath -m "${1:-target/gpu}")
+most=$((64 << 20))
+
+# without CUDA: the driver that looks for it, and what prepares data
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/gpu"
+env -u RUSTFLAGS -u CARGO_BUILD_TARGET cargo build --release --locked -p ratchet -p prepare
+cp "${CARGO_TARGET_DIR:-target}/release/ratchet" "$work/gpu/"
+RATCHET_CACHE=$work/gpu/cache "${CARGO_TARGET_DIR:-target}/release/prepare" --profile laptop
+
+if ! command -v nvcc >/dev/null; then
+  environment=$(.ci/cuda-env)
+  eval "$environment"
+fi
+cuda=(--release --locked --features "train/cuda,benches/cuda")
+cargo build "${cuda[@]}" -p train -p benches --bin train --bin gpu
+programs=${CARGO_TARGET_DIR:-target}/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}release
+cp "$programs/train" "$programs/gpu" "$work/gpu/"
+tests=$(cargo test "${cuda[@]}" -p train -p kernels --test main --no-run --message-format=json |
+  python3 -c '
+import json, sys
+messages = [json.loads(line) for line in sys.stdin if line.startswith("{")]
+made = [m for m in messages if m.get("executable") and "/crates/kernels" in m["package_id"]]
+print(made[-1]["executable"])')
+cp "$tests" "$work/gpu/kernels"
+strip "$work/gpu/train" "$work/gpu/gpu" "$work/gpu/kernels" "$work/gpu/ratchet"
+cp benches/peers/torch_gpt.py "$work/gpu/"
+{
+  echo "commit $(git rev-parse HEAD)$(git diff --quiet HEAD || echo ", and changes")"
+  nvcc --version | grep release
+} >"$work/gpu/packed.txt"
+
+rm -rf "$folder"
+mkdir -p "$folder"
+tar -C "$work" -c gpu | xz -6 -T0 >"$folder/gpu.tar.xz"
+cp benches/gpu/check.sh "$folder/"
+size=$(du -sb "$folder" | cut -f 1)
+echo "$folder: $size bytes, at most $most"
+[ "$size" -le "$most" ]
