@@ -6,6 +6,7 @@
 mod train;
 
 mod checkpoint;
+mod emulated;
 mod gradients;
 mod learning;
 mod oracle;

@@ -1,5 +1,6 @@
 //! AdamW in one pass over weights, gradients and both moments, in place.
 
+use crate::cast;
 use crate::composed::{dispatch, widen};
 use crate::cuda;
 use crate::real::Real;
@@ -59,7 +60,7 @@ pub fn step(updates: &[Update]) -> Result<()> {
     for u in others {
         dispatch!(&u.w, cpu T: cpu_step::<T>(u), else: composed(u))?;
         if let Some(copy) = &u.copy {
-            overwrite(copy, &u.w.to_dtype(copy.dtype())?)?;
+            cast::assign(copy, &u.w)?;
         }
     }
     Ok(())

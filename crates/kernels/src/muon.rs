@@ -2,6 +2,7 @@
 //!
 //! Muon (Keller Jordan, 2024), Polar Express (arXiv 2505.16932, five steps), NorMuon (arXiv 2510.05491).
 
+use crate::cast;
 use crate::composed::{dispatch, widen};
 use crate::cuda;
 use crate::gemm::{ALL_THREADS, Matrix, Parallelism, add_product, product};
@@ -89,7 +90,7 @@ pub fn step(updates: &[Update], moment: &Tensor, second: &Tensor, with: &Muon) -
     })?;
     for Update { w, copy, .. } in updates {
         if let Some(copy) = copy {
-            overwrite(copy, &w.to_dtype(copy.dtype())?)?;
+            cast::assign(copy, w)?;
         }
     }
     Ok(())
