@@ -1,6 +1,6 @@
 //! Changes in place, element by element: `assign.cu`. They take f32 as well as bf16.
 
-use super::{Params, address, address_or_null, map};
+use super::{Params, address_or_null, in_place, map};
 use crate::storage::apart;
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -44,12 +44,9 @@ pub(crate) fn cast(y: &Tensor, x: &Tensor) -> Result<()> {
 }
 
 fn run(op: &str, kernel: &'static str, y: &Tensor, x: Option<&Tensor>, cap: f32) -> Result<()> {
-    if !y.is_contiguous() {
-        bail!("{op}: the tensor to change, of shape {:?}, is not contiguous", y.shape())
-    }
     let x = x.map(Tensor::contiguous).transpose()?;
     apart(op, &[y], &x.iter().collect::<Vec<_>>())?;
     let n = y.elem_count();
-    let params = Assign { y: address(y)?, x: address_or_null(x.as_ref())?, n: n as i64, cap };
+    let params = Assign { y: in_place(op, y)?, x: address_or_null(x.as_ref())?, n: n as i64, cap };
     map(kernel, n, y.device(), &params)
 }

@@ -25,14 +25,15 @@ __device__ __forceinline__ void gather(const Gather& p) {
   if (row >= p.rows) return;
   const uint32_t id = p.ids[row];
   const bool known = id < (uint32_t)p.vocab;
-  const bf16* w = p.w + (known ? (int64_t)id * p.width : 0);
+  const bf16* w = p.w + (int64_t)id * p.width;
   bf16* y = p.y + row * p.width;
   for (int c = lane * 8; c < p.width; c += 512) {
     const bool more = c + 256 < p.width;
     float a[8], b[8];
-    load_vector<WHOLE>(a, w + c, p.width - c);
-    if (more) load_vector<WHOLE>(b, w + c + 256, p.width - c - 256);
-    if (!known) {
+    if (known) {
+      load_vector<WHOLE>(a, w + c, p.width - c);
+      if (more) load_vector<WHOLE>(b, w + c + 256, p.width - c - 256);
+    } else {
 #pragma unroll
       for (int i = 0; i < 8; i++) a[i] = b[i] = NAN;
     }
