@@ -295,7 +295,7 @@ mod timed {
 
     use candle_core::{Device, Error, Result};
     use cudarc::driver::{CudaEvent, CudaStream, sys::CUevent_flags};
-    use kernels::cuda::{Launch, Product, Runner, device_runner, with_runner};
+    use kernels::cuda::{Card, Launch, Product, Runner, device_runner, with_runner};
 
     struct Timed {
         inner: Rc<dyn Runner>,
@@ -318,6 +318,10 @@ mod timed {
     }
 
     impl Runner for Timed {
+        fn card(&self) -> Result<Card> {
+            self.inner.card()
+        }
+
         fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
             self.span(launch.kernel.to_owned(), || self.inner.launch(launch, params))
         }

@@ -8,7 +8,7 @@
 use candle_core::{DType, Error, Result};
 use gemm::Parallelism;
 use half::bf16;
-use kernels::cuda::{Launch, Matrix, Product, Runner, with_runner};
+use kernels::cuda::{Card, Launch, Matrix, Product, Runner, with_runner};
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::rc::Rc;
@@ -28,21 +28,31 @@ pub enum Order {
 /// The orders that between them show a missing barrier.
 pub const ORDERS: [Order; 3] = [Order::Forward, Order::Reverse, Order::Random(7)];
 
-/// Runs `f` with kernels on CPU tensors emulated in this order of threads.
+/// The device that is emulated: few multiprocessors, so that small work is divided among them, with the shared memory
+/// of compute capability 9.0.
+pub const CARD: Card = Card { multiprocessors: 4, shared: 227 << 10 };
+
+/// Runs `f` with kernels on CPU tensors emulated in this order of threads, on [`CARD`].
 pub fn run<R>(order: Order, f: impl FnOnce() -> R) -> R {
-    with_runner(Rc::new(Emulator { order, variant: CString::default() }), f)
+    run_on(CARD, order, f)
+}
+
+/// As [`run`], on a device of another kind.
+pub fn run_on<R>(card: Card, order: Order, f: impl FnOnce() -> R) -> R {
+    with_runner(Rc::new(Emulator { card, order, variant: CString::default() }), f)
 }
 
 /// As [`run`], with the kernels of a source that is in [`BROKEN`] as they are without one of their barriers.
 pub fn run_broken<R>(order: Order, broken: &str, f: impl FnOnce() -> R) -> R {
     let variant = CString::new(broken).expect("names in BROKEN hold no zero");
-    with_runner(Rc::new(Emulator { order, variant }), f)
+    with_runner(Rc::new(Emulator { card: CARD, order, variant }), f)
 }
 
 // `BROKEN: &[(&str, &[&str])]`: sources, and the names of their copies, each without one barrier.
 include!(concat!(env!("OUT_DIR"), "/broken.rs"));
 
 struct Emulator {
+    card: Card,
     order: Order,
     variant: CString,
 }
@@ -69,6 +79,10 @@ unsafe extern "C" {
 }
 
 impl Runner for Emulator {
+    fn card(&self) -> Result<Card> {
+        Ok(self.card)
+    }
+
     fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let name = CString::new(launch.kernel).map_err(Error::wrap)?;
@@ -82,6 +96,9 @@ impl Runner for Emulator {
         let to = aligned.as_mut_ptr().cast::<MaybeUninit<u8>>();
         let mut message = [0u8; 4096];
         let [x, y, z] = launch.grid;
+        if launch.shared > self.card.shared {
+            return Err(Error::msg(format!("{launch:?}: more shared memory than {:?} grants", self.card)));
+        }
         // SAFETY: `aligned` has room for the bytes copied; the names and the message end in zero and outlive the call,
         // which is alone; a kernel's addresses are those of live tensors (`Params`).
         let failed = unsafe {

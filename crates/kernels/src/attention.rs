@@ -4,6 +4,7 @@
 //! the backward makes them again from the log-sum-exp (FlashAttention-2's recurrence, arXiv 2307.08691).
 
 use crate::composed::{dispatch, gradients, widen};
+use crate::cuda;
 use crate::gemm::{Matrix, Parallelism, add_product, set_product};
 use crate::panel::Panel;
 use crate::real::Real;
@@ -125,6 +126,9 @@ fn reference_with_sums(q: &Tensor, k: &Tensor, v: &Tensor, window: usize) -> Res
 /// Query head h reads key/value head h / (H / Hkv). A window of T − 1 or more is full causal attention.
 pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, window: usize) -> Result<Attended> {
     let sizes = Sizes::of(q, k, v, window)?;
+    if cuda::attention::takes(q) {
+        return cuda::attention::forward(q, k, v, window);
+    }
     dispatch!(q, cpu T: cpu_forward::<T>(sizes, q, k, v), else: reference_with_sums(q, k, v, window))
 }
 
@@ -140,6 +144,9 @@ pub fn backward(
     let sizes = Sizes::of(q, k, v, window)?;
     crate::same_shape("attention backward", q, d_out)?;
     crate::same_shape("attention backward", q, &attended.out)?;
+    if cuda::attention::takes(q) {
+        return cuda::attention::backward(q, k, v, window, attended, d_out);
+    }
     dispatch!(q, cpu T: cpu_backward::<T>(sizes, [q, k, v, &attended.out, d_out], &attended.log_sum_exp), else: {
         let [q, k, v] = gradients([q, k, v], d_out, |[q, k, v]| reference(q, k, v, window))?;
         Ok(Gradients { q, k, v })

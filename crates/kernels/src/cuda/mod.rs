@@ -14,6 +14,7 @@ mod stream;
 
 pub(crate) mod adamw;
 pub(crate) mod assign;
+pub(crate) mod attention;
 pub(crate) mod embedding;
 pub(crate) mod gated_value;
 pub(crate) mod head;
@@ -25,7 +26,7 @@ pub(crate) mod rms_norm;
 pub(crate) mod rope_norm;
 
 pub use product::{Matrix, Product};
-pub use runner::{Launch, Params, Runner, device_runner, with_runner};
+pub use runner::{Card, Launch, Params, Runner, device_runner, with_runner};
 
 pub(crate) use runner::runs_on;
 

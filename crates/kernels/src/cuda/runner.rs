@@ -44,8 +44,20 @@ impl Launch {
     }
 }
 
+/// What a device has, for launches that are shaped by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Card {
+    /// Blocks of a kernel that fills one that run at a time.
+    pub multiprocessors: usize,
+    /// Most shared memory that a block is granted, bytes.
+    pub shared: usize,
+}
+
 /// Executes launches and matrix products, in the order they come.
 pub trait Runner {
+    /// What the device has.
+    fn card(&self) -> Result<Card>;
+
     /// Runs a kernel; `params` holds the bytes of its parameter struct.
     fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()>;
 

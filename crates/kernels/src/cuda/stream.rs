@@ -1,6 +1,6 @@
 //! Kernels on candle's CUDA stream, products on its cuBLAS handle.
 
-use super::{Launch, Product, Runner};
+use super::{Card, Launch, Product, Runner};
 use candle_core::{CudaDevice, CudaStorage, DType, Error, Result, bail};
 use cudarc::cublas::{result::gemm_strided_batched_ex, sys as cublas};
 use cudarc::driver::{
@@ -127,6 +127,18 @@ struct Bytes([MaybeUninit<u8>; MOST_PARAMS]);
 unsafe impl DeviceRepr for Bytes {}
 
 impl Runner for Stream {
+    fn card(&self) -> Result<Card> {
+        use sys::CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSORS,
+        };
+        let read = |attribute| {
+            let value = self.stream.context().attribute(attribute).map_err(Error::wrap)?;
+            usize::try_from(value).map_err(Error::wrap)
+        };
+        Ok(Card { multiprocessors: read(MULTIPROCESSORS)?, shared: read(SHARED)? })
+    }
+
     fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
         let function = self.function(launch.kernel, launch.shared)?;
         let mut bytes = Bytes([MaybeUninit::uninit(); MOST_PARAMS]);
