@@ -13,6 +13,7 @@ use std::{
 
 use libloading::Library;
 use prepare::profile::cuda_device_present;
+use sandbox::Confinement;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -100,8 +101,15 @@ pub fn look(compiles: bool) -> Cuda {
     let card = compiles
         .then(|| nvcc().ok_or_else(no_compiler).and_then(Compiler::at))
         .transpose()
-        .and_then(|compiler| judge(load(compiler.as_ref())?, compiler));
+        .and_then(|compiler| judge(load(compiler.as_ref(), None)?, compiler));
     card.map_or_else(Cuda::Unusable, Cuda::Usable)
+}
+
+/// Whether a process that is confined as trials are can use a card that can be used without.
+///
+/// Errors: what is in its way.
+pub fn look_confined(card: &Card, confinement: Confinement) -> Result<(), Obstacle> {
+    judge(load(card.compiler.as_ref(), Some(confinement))?, card.compiler.clone()).map(drop)
 }
 
 /// The kernel driver's version line.
@@ -166,7 +174,7 @@ fn release(text: &str) -> Option<Version> {
 }
 
 /// Has a child load the driver and what `compiler` links.
-fn load(compiler: Option<&Compiler>) -> Result<Found, Obstacle> {
+fn load(compiler: Option<&Compiler>, confinement: Option<Confinement>) -> Result<Found, Obstacle> {
     let silent = |why: String| Obstacle {
         what: format!("the NVIDIA driver does not answer: {why}"),
         remedy: "see whether `nvidia-smi` answers; if not, restart the driver or the machine".into(),
@@ -180,7 +188,7 @@ fn load(compiler: Option<&Compiler>) -> Result<Found, Obstacle> {
             answer.extend_from_slice(bytes);
         }
     };
-    let spec = Spec::new(&command, std::env::temp_dir(), allowed_env(), PATIENCE);
+    let spec = Spec { confinement, ..Spec::new(&command, "/".into(), allowed_env(), PATIENCE) };
     match exec::run(spec, &mut log, &mut hear, &StopFlag::default()).end {
         End::Exited(0) => serde_json::from_slice(&answer).map_err(|error| silent(error.to_string())),
         end => Err(silent(format!("a program that asks it {end}"))),

@@ -9,6 +9,7 @@ use super::{Check, fail, pass, warn};
 use crate::{
     commands::Place,
     config::{ProposerKind, SandboxMode, Task},
+    cuda::{self, Obstacle},
     error::{Doing, Result},
     exec::{self, Spec, StopFlag},
     progress::{Observer, Progress},
@@ -42,7 +43,7 @@ pub(super) fn sandbox(root: &Path, task: &Task) -> Check {
     }
     match attempt_all(root, task) {
         Err(error) => warn(NAME, error.to_string(), "correct what the checks above name first"),
-        Ok(tried) => report(&tried),
+        Ok((tried, gpu)) => report(&tried, gpu),
     }
 }
 
@@ -59,7 +60,8 @@ struct Tried {
     allowed: bool,
 }
 
-fn report(tried: &[Tried]) -> Check {
+/// `gpu`: what keeps a confined child from the card that there is.
+fn report(tried: &[Tried], gpu: Option<Obstacle>) -> Check {
     let kernel = match sandbox::available() {
         sandbox::Available::Whole { abi } => format!("Landlock {abi} and seccomp"),
         sandbox::Available::Part { abi, open } => {
@@ -83,11 +85,14 @@ fn report(tried: &[Tried]) -> Check {
     if !hindered.is_empty() {
         return fail(NAME, format!("a confined child could not: {hindered} ({kernel})"), OFF);
     }
+    if let Some(obstacle) = gpu {
+        return fail(NAME, format!("a confined child cannot use the GPU: {} ({kernel})", obstacle.what), OFF);
+    }
     pass(NAME, format!("{kernel}; tried by a confined child and denied: {denied}"))
 }
 
-/// Has a child, confined as this task's fits are, try every act.
-fn attempt_all(root: &Path, task: &Task) -> Result<Vec<Tried>> {
+/// Has a child, confined as this task's fits are, try every act, and another use the GPU, where there is one.
+fn attempt_all(root: &Path, task: &Task) -> Result<(Vec<Tried>, Option<Obstacle>)> {
     struct Silent;
     impl Observer for Silent {
         fn tell(&mut self, _: Progress<'_>) {}
@@ -108,10 +113,11 @@ fn attempt_all(root: &Path, task: &Task) -> Result<Vec<Tried>> {
     let command = task.fit.as_ref().map_or(&task.score.command, |fit| &fit.command);
     let mut policy = Reach { task, setting: &setting, place: &place }.fit(command);
     policy.grant(Access::Run, &this);
-    let confinement = policy.confinement();
-    let confinement = confinement.map_err(|error| {
-        crate::error::Error::environment("a process could not be confined").because(error)
-    })?;
+    let confinement = || {
+        let lacking =
+            |error| crate::error::Error::environment("a process could not be confined").because(error);
+        policy.confinement().map_err(lacking)
+    };
 
     let acts = acts(root, task, &setting, &place, &this);
     let words = [this.to_string_lossy().into_owned(), COMMAND.to_owned()];
@@ -125,7 +131,7 @@ fn attempt_all(root: &Path, task: &Task) -> Result<Vec<Tried>> {
         }
     };
     let spec = Spec {
-        confinement: Some(confinement),
+        confinement: Some(confinement()?),
         ..Spec::new(&command, place.out(), BTreeMap::new(), Duration::from_secs(20))
     };
     let ended = exec::run(spec, &mut log, &mut hear, &StopFlag::default());
@@ -139,7 +145,13 @@ fn attempt_all(root: &Path, task: &Task) -> Result<Vec<Tried>> {
         _ => Answer::Nothing,
     };
     let tried = acts.into_iter().zip(text.lines());
-    Ok(tried.map(|((what, _, allowed), line)| Tried { what, answer: answer(line), allowed }).collect())
+    let tried =
+        tried.map(|((what, _, allowed), line)| Tried { what, answer: answer(line), allowed }).collect();
+    let gpu = match &setting.card {
+        Some(card) => cuda::look_confined(card, confinement()?).err(),
+        None => None,
+    };
+    Ok((tried, gpu))
 }
 
 type Attempt = (&'static str, Act, bool);
