@@ -2,14 +2,14 @@
 //!
 //! `benches/gpu/check.sh` runs it; each part prints for a person and, with `--json`, leaves its figures.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use benches::peer::{Peer, SCRIPT, Shape, median};
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use clap::{Args, Parser, Subcommand};
+use kernels::cuda::{Launch, Product};
 use prepare::Batch;
 use prepare::cache::Cache;
 use prepare::loader::Loader;
@@ -76,7 +76,7 @@ enum Part {
         #[arg(long)]
         eager: bool,
     },
-    /// The time of each kernel and product of a micro-step and an update, by CUDA events.
+    /// The time of each kernel and product of a micro-step and an update, by CUDA events; on a CPU, their number.
     Ops {
         #[command(flatten)]
         shape: ShapeArgs,
@@ -250,42 +250,148 @@ fn speed(
     Ok(json!({ "device": name, "rows": rows, "micro": micro, "ours": ours, "torch": theirs }))
 }
 
-/// A micro-step and an update, each launch between two events; the last of three is reported.
+/// Each launch of a micro-step and of an update, between two events; the last of three is reported. On a CPU nothing
+/// is run: it is what would be launched.
 fn ops(shape: &ShapeArgs, device: &Device) -> Result<Value> {
-    let model = Gpt::new(shape.config(), device, SEED)?;
+    let model = Gpt::in_dtype(shape.config(), device, DType::BF16, SEED)?;
     let mut optimizer = Optimizer::new(&model)?;
     let dims = (shape.rows, shape.context);
-    let draw =
-        || Tensor::rand(0f32, model.config.vocab as f32, dims, device)?.to_dtype(candle_core::DType::U32);
+    let draw = || Tensor::rand(0f32, model.config.vocab as f32, dims, device)?.to_dtype(DType::U32);
     let batch = [(draw()?, draw()?)];
-    let mut spent = Vec::new();
-    let mut whole = 0.0;
-    for _ in 0..3 {
-        device.synchronize()?;
-        let begun = Instant::now();
-        train(&model, &mut optimizer, &batch, 0.1)?;
-        device.synchronize()?;
-        whole = begun.elapsed().as_secs_f64() * 1e3;
-        spent = timed::ops(device, || train(&model, &mut optimizer, &batch, 0.1).map(drop))?;
+    let (mut spans, mut whole) = (Vec::new(), None);
+    for _ in 0..if device.is_cuda() { 3 } else { 1 } {
+        if device.is_cuda() {
+            device.synchronize()?;
+            let begun = Instant::now();
+            train(&model, &mut optimizer, &batch, 0.1)?;
+            device.synchronize()?;
+            whole = Some(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        spans = spans::of(device, || train(&model, &mut optimizer, &batch, 0.1).map(drop))?;
     }
-    let mut sums: BTreeMap<&str, (u32, f64)> = BTreeMap::new();
-    for (name, ms) in &spent {
-        let sum = sums.entry(name).or_default();
-        *sum = (sum.0 + 1, sum.1 + ms);
+    let mut table: Vec<(Span, u32)> = Vec::new();
+    for span in spans {
+        match table.iter_mut().find(|(first, _)| first.what == span.what) {
+            Some((first, times)) => {
+                first.ms = first.ms.zip(span.ms).map(|(a, b)| a + b);
+                *times += 1;
+            }
+            None => table.push((span, 1)),
+        }
     }
-    let mut table: Vec<(&str, (u32, f64))> = sums.into_iter().collect();
-    table.sort_by(|a, b| b.1.1.total_cmp(&a.1.1));
+    table.sort_by(|(a, _), (b, _)| b.ms.unwrap_or(0.0).total_cmp(&a.ms.unwrap_or(0.0)));
+    let shown = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{ms:.3}"));
     println!("{:48} {:>6} {:>10}", "kernel or product", "times", "ms");
-    for (name, (times, ms)) in &table {
-        println!("{name:48} {times:6} {ms:10.3}");
+    for (span, times) in &table {
+        println!("{:48} {times:6} {:>10}", span.what.to_string(), shown(span.ms));
     }
-    let sum: f64 = table.iter().map(|(_, (_, ms))| ms).sum();
-    println!("{:48} {:6} {sum:10.3}\n{:48} {:6} {whole:10.3}", "sum", "", "the same untimed, wall", "");
-    Ok(json!({ "table": table, "sum_ms": sum, "whole_ms": whole }))
+    let sum: Option<f64> = table.iter().map(|(span, _)| span.ms).sum();
+    println!(
+        "{:48} {:6} {:>10}\n{:48} {:6} {:>10}",
+        "sum",
+        "",
+        shown(sum),
+        "the same untimed, wall",
+        "",
+        shown(whole)
+    );
+    let rows: Vec<Value> = table.iter().map(|(span, times)| span.what.figures(*times, span.ms)).collect();
+    Ok(json!({ "tokens": shape.rows * shape.context, "table": rows, "sum_ms": sum, "whole_ms": whole }))
+}
+
+/// A launch or a product, and the milliseconds it took.
+struct Span {
+    what: What,
+    ms: Option<f64>,
+}
+
+/// All that tells one kind of work from another: of a launch its kernel, of a product its sizes.
+#[derive(PartialEq)]
+enum What {
+    Kernel { name: &'static str, threads: u32, shared: usize },
+    Product { m: usize, k: usize, n: usize, batch: usize, to: DType, adds: bool },
+}
+
+impl What {
+    fn launch(l: &Launch) -> Self {
+        Self::Kernel { name: l.kernel, threads: l.threads, shared: l.shared }
+    }
+
+    fn product(p: &Product) -> Self {
+        Self::Product { m: p.m, k: p.k, n: p.n, batch: p.batch, to: p.c.dtype, adds: p.beta != 0.0 }
+    }
+
+    fn figures(&self, times: u32, ms: Option<f64>) -> Value {
+        match *self {
+            Self::Kernel { name, threads, shared } => {
+                json!({ "kernel": name, "threads": threads, "shared": shared, "times": times, "ms": ms })
+            }
+            Self::Product { m, k, n, batch, to, adds } => json!({
+                "product": [m, k, n], "batch": batch, "to_bytes": to.size_in_bytes(), "adds": adds,
+                "times": times, "ms": ms
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kernel { name, .. } => f.write_str(name),
+            Self::Product { m, k, n, batch, to, adds } => {
+                let (many, sign) = (
+                    if *batch > 1 { format!("{batch} × ") } else { String::new() },
+                    if *adds { "+=" } else { "=" },
+                );
+                write!(f, "{many}({m}, {n}) {to:?} {sign} sums of {k}")
+            }
+        }
+    }
+}
+
+mod spans {
+    //! Runners that note what passes.
+
+    use std::cell::RefCell;
+    use std::mem::MaybeUninit;
+    use std::rc::Rc;
+
+    use candle_core::{Device, Result};
+    use kernels::cuda::{Launch, Product, Runner, with_runner};
+
+    use super::{Span, What};
+
+    /// What `f` runs on the device, in order; on a CPU what it would run, which is left undone.
+    pub(super) fn of(device: &Device, f: impl FnOnce() -> Result<()>) -> Result<Vec<Span>> {
+        #[cfg(not(feature = "cuda"))]
+        let _ = device;
+        #[cfg(feature = "cuda")]
+        if device.is_cuda() {
+            return super::events::of(device, f);
+        }
+        let noted = Rc::new(Noted::default());
+        with_runner(noted.clone(), f)?;
+        Ok(noted.0.take())
+    }
+
+    #[derive(Default)]
+    struct Noted(RefCell<Vec<Span>>);
+
+    impl Runner for Noted {
+        fn launch(&self, launch: &Launch, _: &[MaybeUninit<u8>]) -> Result<()> {
+            self.0.borrow_mut().push(Span { what: What::launch(launch), ms: None });
+            Ok(())
+        }
+
+        fn multiply(&self, p: &Product) -> Result<()> {
+            self.0.borrow_mut().push(Span { what: What::product(p), ms: None });
+            Ok(())
+        }
+    }
 }
 
 #[cfg(feature = "cuda")]
-mod timed {
+mod events {
     //! A runner that records an event before and after what it passes on.
 
     use std::cell::RefCell;
@@ -297,10 +403,12 @@ mod timed {
     use cudarc::driver::{CudaEvent, CudaStream, sys::CUevent_flags};
     use kernels::cuda::{Card, Launch, Product, Runner, device_runner, with_runner};
 
+    use super::{Span, What};
+
     struct Timed {
         inner: Rc<dyn Runner>,
         stream: Arc<CudaStream>,
-        spans: RefCell<Vec<(String, CudaEvent, CudaEvent)>>,
+        spans: RefCell<Vec<(What, CudaEvent, CudaEvent)>>,
     }
 
     impl Timed {
@@ -308,11 +416,11 @@ mod timed {
             self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).map_err(Error::wrap)
         }
 
-        fn span(&self, name: String, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        fn span(&self, what: What, run: impl FnOnce() -> Result<()>) -> Result<()> {
             let begin = self.mark()?;
             run()?;
             let end = self.mark()?;
-            self.spans.borrow_mut().push((name, begin, end));
+            self.spans.borrow_mut().push((what, begin, end));
             Ok(())
         }
     }
@@ -323,36 +431,22 @@ mod timed {
         }
 
         fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
-            self.span(launch.kernel.to_owned(), || self.inner.launch(launch, params))
+            self.span(What::launch(launch), || self.inner.launch(launch, params))
         }
 
         fn multiply(&self, p: &Product) -> Result<()> {
-            let name = format!("product {}·{}·{} → {:?}", p.m, p.k, p.n, p.c.dtype);
-            let name = if p.batch == 1 { name } else { format!("{} × {name}", p.batch) };
-            self.span(name, || self.inner.multiply(p))
+            self.span(What::product(p), || self.inner.multiply(p))
         }
     }
 
-    /// What `f` runs on the device, in order, with its milliseconds.
-    pub(super) fn ops(device: &Device, f: impl FnOnce() -> Result<()>) -> Result<Vec<(String, f64)>> {
+    /// What `f` runs on the device, in order.
+    pub(super) fn of(device: &Device, f: impl FnOnce() -> Result<()>) -> Result<Vec<Span>> {
         let stream = device.as_cuda_device()?.cuda_stream();
         let timed = Rc::new(Timed { inner: device_runner(device)?, stream, spans: RefCell::default() });
         with_runner(timed.clone(), f)?;
-        let spans = timed.spans.take();
-        let ms = |(name, begin, end): (String, CudaEvent, CudaEvent)| {
-            Ok((name, f64::from(begin.elapsed_ms(&end).map_err(Error::wrap)?)))
+        let span = |(what, begin, end): (What, CudaEvent, CudaEvent)| {
+            Ok(Span { what, ms: Some(begin.elapsed_ms(&end).map_err(Error::wrap)?.into()) })
         };
-        spans.into_iter().map(ms).collect()
-    }
-}
-
-#[cfg(not(feature = "cuda"))]
-mod timed {
-    /// There are no events without CUDA.
-    pub(super) fn ops(
-        _: &candle_core::Device,
-        _: impl FnOnce() -> candle_core::Result<()>,
-    ) -> candle_core::Result<Vec<(String, f64)>> {
-        candle_core::bail!("built without --features cuda")
+        timed.spans.take().into_iter().map(span).collect()
     }
 }
