@@ -57,14 +57,19 @@ BYTES = {
 UPDATE = ("adamw", "muon_")  # once in MICRO micro-steps
 
 
-def attention():
-    """Rows for kernels whose operations depend on the window: products of tiles, half of a tile's on the diagonal."""
-    # a token sees min(window, its place) + 1 keys
-    pairs = [sum(min(w, t) + 1 for t in range(T)) * TOKENS // T * HEADS for w in WINDOWS]
-    forward = sum(2 * 2 * D * p for p in pairs)
-    rows = [("attention forward", DEPTH, DEPTH * (4 * PASS + HEADS * STATISTIC), forward)]
-    rows.append(("attention backward", DEPTH, DEPTH * (8 * PASS + 2 * HEADS * STATISTIC), forward * 5 / 2))
-    return rows
+def attention(name):
+    """Bytes and operations of all launches of one kernel of attention, for all layers' windows."""
+    rows = TOKENS // T * HEADS
+    # tiles of 64 queries and 128 keys that lie inside the window, at least in part; the forward's, 128 and 64, are as many
+    tiles = sum((min(T - 1, n + 127 + w) // 64 - n // 64 + 1) * rows for w in WINDOWS for n in range(0, T, 128))
+    product = 2 * 64 * 128 * D
+    if name == "attention_rows":
+        return DEPTH * (2 * PASS + 3 * HEADS * STATISTIC), 0
+    if name.startswith("attention_forward"):
+        return DEPTH * (4 * PASS + HEADS * STATISTIC), 2 * product * tiles
+    # dq so far: f32, written and read again between two blocks of keys, by the cache in part
+    again = 2 * 4 * 64 * D * (tiles - DEPTH * rows * T // 64)
+    return DEPTH * (7 * PASS + 2 * HEADS * STATISTIC) + again, 5 * product * tiles
 
 
 def product(p, tokens):
@@ -91,20 +96,23 @@ def main():
             rows.append((*product(row, ops["tokens"]), ""))
             continue
         name, times, threads = row["kernel"], row["times"], row["threads"]
-        if name not in BYTES:
-            if not name.startswith("attention"):
-                sys.exit(f"nothing is known here of {name}: add it to BYTES")
-            continue
+        of_attention = name.startswith("attention")
+        if name not in BYTES and not of_attention:
+            sys.exit(f"nothing is known here of {name}: add it to BYTES")
         if name.startswith("head_rows"):
             times = 1
         warps = (threads + 31) // 32
         held = registers[name]["registers"]
         fit = min(REGISTERS // (warps * 32 * (held + 7 & ~7)), WARPS // warps, BLOCKS, SHARED // (row["shared"] + 1024))
         said = f"{held} / {row['shared'] / 1024:.1f} KiB / {100 * fit * warps // WARPS} %"
-        rows.append((name, times, times * BYTES[name], 0, name.startswith(UPDATE), said))
-    rows += [(*row, False, "") for row in attention()]
+        size, flops = attention(name) if of_attention else (times * BYTES[name], 0)
+        rows.append((name, times, size, flops, name.startswith(UPDATE), said))
     rows.append(("add, candle's", 2 * DEPTH, 2 * DEPTH * 3 * PASS, 0, False, ""))
-    ms = lambda row: 1e3 * max(row[2] / BANDWIDTH, row[3] / PRODUCTS) / (MICRO if row[4] else 1)
+
+    def ms(row, attends=PRODUCTS):
+        rate = attends if row[0].startswith("attention") else PRODUCTS
+        return 1e3 * max(row[2] / BANDWIDTH, row[3] / rate) / (MICRO if row[4] else 1)
+
     rows.sort(key=ms, reverse=True)
     print("| | times | GB | TFLOP | ms | registers / shared / occupancy |\n|---|---|---|---|---|---|")
     for row in rows:
@@ -114,7 +122,7 @@ def main():
     model = 6 * (blocks + VOCAB * C) + sum(12 * HEADS * D * w for w in WINDOWS)
     print(f"| sum | | {sum(r[2] / (MICRO if r[4] else 1) for r in rows) / 1e9:.1f} |"
           f" {sum(r[3] / (MICRO if r[4] else 1) for r in rows) / 1e12:.1f} | {total:.1f} | |")
-    slower = total + sum(1e3 * (row[3] / WARP_PRODUCTS - row[3] / PRODUCTS) for row in attention())
+    slower = sum(ms(row, WARP_PRODUCTS) for row in rows)
     for how, time in [("as above", total), ("with attention at 350 TFLOP/s", slower)]:
         mfu = 100 * model * TOKENS / (time / 1e3) / 989.4e12
         print(f"\n{how}: {time:.1f} ms of the 135 ms that there are, {TOKENS / time / 1e3:.2f} M tokens/s, {mfu:.1f} % MFU")

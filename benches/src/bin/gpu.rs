@@ -357,7 +357,7 @@ mod spans {
     use std::rc::Rc;
 
     use candle_core::{Device, Result};
-    use kernels::cuda::{Launch, Product, Runner, with_runner};
+    use kernels::cuda::{Card, Launch, Product, Runner, with_runner};
 
     use super::{Span, What};
 
@@ -378,6 +378,12 @@ mod spans {
     struct Noted(RefCell<Vec<Span>>);
 
     impl Runner for Noted {
+        /// A Hopper's shared memory. One multiprocessor, so that heads are not divided, which they are not either
+        /// where there are many more of them than multiprocessors.
+        fn card(&self) -> Result<Card> {
+            Ok(Card { multiprocessors: 1, shared: 227 << 10 })
+        }
+
         fn launch(&self, launch: &Launch, _: &[MaybeUninit<u8>]) -> Result<()> {
             self.0.borrow_mut().push(Span { what: What::launch(launch), ms: None });
             Ok(())
