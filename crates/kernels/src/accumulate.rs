@@ -1,4 +1,4 @@
-//! Adding in place: y += x, for gradients that arrive by several paths.
+//! Adding: a + b, and y += x in place, for gradients that arrive by several paths.
 //!
 //! A backward that takes a [`Sum`] adds to it on the way, which saves passes over memory where the device's own
 //! kernel does it.
@@ -60,6 +60,13 @@ pub fn add_assign(y: &Tensor, x: &Tensor) -> Result<()> {
         return cuda::assign::add(y, x);
     }
     dispatch!(y, cpu T: cpu_add_assign::<T>(y, x), else: overwrite(y, &(y + x)?))
+}
+
+/// a + b, both of one shape and dtype.
+pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    crate::same_shape("add", a, b)?;
+    // candle's own kernel reads an element a time
+    if cuda::takes_f32_too(a) && a.dtype() == b.dtype() { cuda::assign::sum(a, b) } else { a + b }
 }
 
 fn cpu_add_assign<T: Real>(y: &Tensor, x: &Tensor) -> Result<()> {

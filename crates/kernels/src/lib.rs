@@ -18,7 +18,7 @@
 //! | [`relu_squared`] | max(x, 0)² |
 //! | [`head`] | logits, soft cap, cross-entropy, in chunks |
 //! | [`soft_cap`] | cap·tanh(z/cap), in place |
-//! | [`accumulate`] | y += x |
+//! | [`accumulate`] | a + b; y += x |
 //! | [`scale`] | y ← s·y, in place |
 //! | [`cast`] | y ← x in y's type, in place |
 //! | [`adamw`], [`muon`] | updates in place |

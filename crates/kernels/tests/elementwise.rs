@@ -15,7 +15,7 @@ test_devices!(
     relu_squared_matches_its_reference,
     relu_squared_keeps_nan,
     add_assign_adds_where_the_view_lies,
-    changes_in_place_are_those_of_f64,
+    sums_and_changes_in_place_are_those_of_f64,
 );
 
 fn rms_norm_matches_its_reference(device: &Device) -> Result<()> {
@@ -166,7 +166,7 @@ fn add_assign_adds_where_the_view_lies(device: &Device) -> Result<()> {
     Ok(())
 }
 
-fn changes_in_place_are_those_of_f64(device: &Device) -> Result<()> {
+fn sums_and_changes_in_place_are_those_of_f64(device: &Device) -> Result<()> {
     let by = Tensor::new(&[3f32, -0.7, 5.0], device)?.narrow(0, 1, 1)?;
     let factor = by.to_dtype(DType::F64)?.to_device(&Device::Cpu)?;
     for shape in [&[1][..], &[3, 5, 7], &[4, 9001]] {
@@ -191,14 +191,16 @@ fn changes_in_place_are_those_of_f64(device: &Device) -> Result<()> {
                     changed(&|y| scale::assign(y, &by))?,
                     changed(&|y| scale::assign(y, &by.ones_like()?))?,
                     changed(&|y| soft_cap::assign(y, 15.0))?,
+                    accumulate::add(&y, &lay.of(&x)?)?,
                     narrow,
                 ])
             })?;
             let (x, y) = (wide(&x)?, wide(&y)?);
-            let wanted =
-                [(&y + x)?, y.broadcast_mul(&factor)?, y.clone(), soft_cap::reference(&y, 15.0)?, y.clone()];
-            for (i, (made, wanted)) in made.iter().zip(&wanted).enumerate() {
-                let allowed = if i == 4 { tolerance(DType::BF16) / 2.0 } else { tolerance(dtype) };
+            let sum = (&y + x)?;
+            let capped = soft_cap::reference(&y, 15.0)?;
+            let wanted = [&sum, &y.broadcast_mul(&factor)?, &y, &capped, &sum, &y];
+            for (i, (made, wanted)) in made.iter().zip(wanted).enumerate() {
+                let allowed = if i == 5 { tolerance(DType::BF16) / 2.0 } else { tolerance(dtype) };
                 assert_close(&format!("change {i}, {what}"), made, wanted, allowed)?;
             }
         }

@@ -4,6 +4,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use candle_core::shape::ShapeWithOneHole;
 use candle_core::{D, DType, Result, Tensor};
+use kernels::accumulate;
 
 use crate::tape::Grad;
 use crate::{Node, Operand};
@@ -47,9 +48,12 @@ fn binary(op: Binary, a: &Node, b: &impl Operand) -> Result<Node> {
     let (x, y) = (a.value(), b.value());
     let inputs = [a, b];
     match op {
-        Binary::Add => a.tape().push("add", &inputs, x.broadcast_add(y)?, move |g| {
-            Ok(vec![passed(need_a, &g.tensor, &da)?, passed(need_b, &g.tensor, &db)?])
-        }),
+        Binary::Add => {
+            let sum = if da == db { accumulate::add(x, y)? } else { x.broadcast_add(y)? };
+            a.tape().push("add", &inputs, sum, move |g| {
+                Ok(vec![passed(need_a, &g.tensor, &da)?, passed(need_b, &g.tensor, &db)?])
+            })
+        }
         Binary::Sub => a.tape().push("sub", &inputs, x.broadcast_sub(y)?, move |g| {
             Ok(vec![passed(need_a, &g.tensor, &da)?, made(need_b, &db, || g.tensor.neg())?])
         }),

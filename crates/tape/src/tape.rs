@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use candle_core::{DType, Result, Shape, Tensor};
-use kernels::accumulate::{Sum, add_assign};
+use kernels::accumulate::{self, Sum, add_assign};
 
 use crate::{Error, Param};
 
@@ -259,7 +259,7 @@ fn add(sum: &mut Option<Grad>, grad: Grad) -> Result<()> {
             add_assign(&grad.tensor, &sum.tensor)?;
             Some(grad)
         }
-        Some(sum) => Grad::fresh((sum.tensor + grad.tensor)?),
+        Some(sum) => Grad::fresh(accumulate::add(&sum.tensor, &grad.tensor)?),
     };
     Ok(())
 }
