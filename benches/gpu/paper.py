@@ -107,7 +107,6 @@ def main():
         said = f"{held} / {row['shared'] / 1024:.1f} KiB / {100 * fit * warps // WARPS} %"
         size, flops = attention(name) if of_attention else (times * BYTES[name], 0)
         rows.append((name, times, size, flops, name.startswith(UPDATE), said))
-    rows.append(("add, candle's", 2 * DEPTH, 2 * DEPTH * 3 * PASS, 0, False, ""))
 
     def ms(row, attends=PRODUCTS):
         rate = attends if row[0].startswith("attention") else PRODUCTS
