@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Sources of which there are broken copies.
-const BROKEN: [&str; 2] = ["embedding", "mix"];
+const BROKEN: [&str; 3] = ["embedding", "mix", "muon"];
 
 const BARRIER: &str = "__syncthreads();";
 

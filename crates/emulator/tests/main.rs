@@ -1,6 +1,7 @@
 //! What the emulator finds. The oracle is the intact kernel, which `kernels` holds against f64.
 
 use candle_core::{DType, Device, Result, Tensor};
+use kernels::muon::{self, Muon};
 use kernels::{embedding, mix};
 use std::process::Command;
 
@@ -17,6 +18,23 @@ fn embedding() -> Result<Vec<u32>> {
     let dw = Tensor::zeros((40_000, 2), DType::F32, &Device::Cpu)?;
     embedding::add_backward(&dw, &Tensor::new(ids, &Device::Cpu)?, &values(&[3000, 2])?)?;
     bits(&[dw])
+}
+
+/// Two tall matrices, then two wide ones.
+fn muon() -> Result<Vec<u32>> {
+    let mut changed = Vec::new();
+    for (rows, cols) in [(80, 30), (30, 80)] {
+        let single = |by: f64| values(&[rows, cols])?.to_dtype(DType::F32)?.affine(by, 0.1);
+        let update = |by: f64| Ok(muon::Update { w: single(by)?, g: single(-2.0 * by)?, copy: None });
+        let updates = [1.0, 3.0].map(update).into_iter().collect::<Result<Vec<_>>>()?;
+        let moment = Tensor::zeros((2, rows, cols), DType::F32, &Device::Cpu)?;
+        let second = muon::second_moment_shape(2, rows, cols);
+        let second = Tensor::zeros(second, DType::F32, &Device::Cpu)?;
+        let with = Muon { lr: 0.1, momentum: 0.9, beta2: 0.9, weight_decay: 0.1 };
+        muon::step(&updates, &moment, &second, &with)?;
+        changed.extend(updates.into_iter().map(|u| u.w).chain([moment, second]));
+    }
+    bits(&changed)
 }
 
 fn mix() -> Result<Vec<u32>> {
@@ -43,6 +61,7 @@ fn passes_for_right(copy: &str) -> Result<()> {
         let op: fn() -> Result<Vec<u32>> = match *source {
             "embedding" => embedding,
             "mix" => mix,
+            "muon" => muon,
             other => panic!("which op runs the kernels of {other}?"),
         };
         if copy.is_empty() || copies.contains(&copy) {

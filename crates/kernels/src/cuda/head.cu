@@ -49,6 +49,7 @@ __device__ __forceinline__ float block_max(float x, float* room) {
 // Vector v of a row; what lies behind its end is −∞, which no maximum and no sum of exponentials sees.
 __device__ __forceinline__ void load_logits(float (&to)[8], const bf16* z, int v, int vocab) {
   load8(to, z + 8 * v);
+  if (8 * v + 8 <= vocab) return;
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     if (8 * v + i >= vocab) to[i] = -INFINITY;
@@ -89,11 +90,12 @@ __device__ __forceinline__ void cross_entropy(const Rows& p) {
   // z → exp(c − highest)·slope; returns Σ exp(c − highest)
   const auto exponentials = [&](float (&x)[8], int v) {
     float sum = 0.f;
+    const bool whole = 8 * v + 8 <= p.vocab;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
       const Capped c = capped(x[i], p.cap, per_cap);
       // behind the end the cap makes a number of −∞
-      const float e = 8 * v + i < p.vocab ? __expf(c.value - highest) : 0.f;
+      const float e = whole || 8 * v + i < p.vocab ? __expf(c.value - highest) : 0.f;
       sum += e;
       x[i] = e * c.slope;
     }
@@ -117,13 +119,10 @@ __device__ __forceinline__ void cross_entropy(const Rows& p) {
   if (threadIdx.x == 0) p.losses[blockIdx.x] = logf(sum) + highest - right.value;
   if (!p.gradients) return;
 
-  const float share = p.weight / sum, at_target = p.weight * right.slope;
+  const float share = p.weight / sum;
   const auto write = [&](float (&x)[8], int v) {
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-      x[i] *= share;
-      if (8 * v + i == (int)target) x[i] -= at_target;
-    }
+    for (int i = 0; i < 8; i++) x[i] *= share;
     store8(z + 8 * v, x);
   };
   if constexpr (KEEP) {
@@ -139,6 +138,10 @@ __device__ __forceinline__ void cross_entropy(const Rows& p) {
       exponentials(kept[0], v);
       write(kept[0], v);
     }
+  }
+  // by the thread that has written there before
+  if (known && threadIdx.x == target / 8 % stride) {
+    store(z + target, (share * __expf(right.value - highest) - p.weight) * right.slope);
   }
 }
 
