@@ -18,5 +18,6 @@ KERNEL(relu_squared_forward, MAP_THREADS, Forward) {
 }
 
 KERNEL(relu_squared_backward, MAP_THREADS, Backward) {
-  map(p.dx, p.y, p.dy, p.n, [](float y, float dy) { return 2.f * sqrtf(y) * dy; });
+  // sqrtf would leave the fast path at 0, which every other y is; not y > 0: 0 and NaN, that stay
+  map(p.dx, p.y, p.dy, p.n, [](float y, float dy) { return 2.f * (y > 0.f ? y * rsqrtf(y) : y) * dy; });
 }
