@@ -3,7 +3,8 @@
 #
 #   benches/gpu/pack.sh [FOLDER]       # default: target/gpu
 #
-# Uses the nvcc on PATH, else that of `.ci/cuda-env`. The programs ask for the CUDA libraries of nvcc's major version,
+# Uses the nvcc on PATH, else that of `.ci/cuda-env`. CUDA_COMPUTE_CAP: the oldest card that it is for, 90 by default,
+# which is a Hopper. The programs ask for the CUDA libraries of nvcc's major version,
 # and for a driver as new as nvcc. Fails when the folder is larger than 64 MiB, which is all that some such machines
 # take.
 set -euo pipefail
@@ -23,6 +24,7 @@ if ! command -v nvcc >/dev/null; then
   environment=$(.ci/cuda-env)
   eval "$environment"
 fi
+export CUDA_COMPUTE_CAP=${CUDA_COMPUTE_CAP:-90}
 cuda=(--release --locked --features "train/cuda,benches/cuda")
 cargo build "${cuda[@]}" -p train -p benches --bin train --bin gpu
 programs=${CARGO_TARGET_DIR:-target}/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}release

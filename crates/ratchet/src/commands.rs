@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     config::Task,
+    cuda::Version,
     error::{Doing, Error, Result},
     exec::{Limits, allowed_env},
     git::{open_up, remove},
@@ -108,6 +109,9 @@ impl Place {
             if let Ok(path) = std::env::join_paths(folders) {
                 env.insert("PATH".into(), path);
             }
+            // candle's build asks nvidia-smi otherwise, which a confined build cannot start
+            let Version(major, minor) = card.capability;
+            env.entry("CUDA_COMPUTE_CAP".into()).or_insert_with(|| format!("{major}{minor}").into());
             // never shared between trials: what one leaves there the next could read
             env.insert("CUDA_CACHE_PATH".into(), self.tmp().join("kernels").into());
         }

@@ -59,6 +59,8 @@ pub struct Card {
     pub name: String,
     /// The newest CUDA that its driver understands.
     pub driver: Version,
+    /// Its compute capability.
+    pub capability: Version,
     /// What compiles for it, where something has to.
     pub compiler: Option<Compiler>,
 }
@@ -208,6 +210,7 @@ fn judge(found: Found, compiler: Option<Compiler>) -> Result<Card, Obstacle> {
         return Err(refused(found.code));
     }
     let driver = Version(found.driver as u32 / 1000, found.driver as u32 % 1000 / 10);
+    let capability = Version(found.capability[0] as u32, found.capability[1] as u32);
     if let Some(compiler) = &compiler {
         let version = compiler.version;
         if driver < version {
@@ -217,7 +220,6 @@ fn judge(found: Found, compiler: Option<Compiler>) -> Result<Card, Obstacle> {
                 remedy: format!("update the NVIDIA driver, or put the nvcc of CUDA {driver} first on PATH"),
             });
         }
-        let capability = Version(found.capability[0] as u32, found.capability[1] as u32);
         if capability < LEAST {
             return Err(Obstacle {
                 what: format!("{} has compute capability {capability}; the kernels need {LEAST}", found.name),
@@ -228,7 +230,7 @@ fn judge(found: Found, compiler: Option<Compiler>) -> Result<Card, Obstacle> {
             return Err(missing(first, &found.missing[1..], compiler));
         }
     }
-    Ok(Card { name: found.name, driver, compiler })
+    Ok(Card { name: found.name, driver, capability, compiler })
 }
 
 fn missing(first: &str, others: &[String], compiler: &Compiler) -> Obstacle {
@@ -372,6 +374,7 @@ mod tests {
     fn a_card_that_answers_and_all_that_is_linked_are_enough() {
         let card = judge(good(), Some(compiler())).unwrap();
         assert_eq!((card.name.as_str(), card.driver), ("NVIDIA H200", Version(13, 0)));
+        assert_eq!(card.capability, Version(9, 0));
     }
 
     #[test]

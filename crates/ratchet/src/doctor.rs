@@ -183,11 +183,16 @@ fn gpu(compiles: bool) -> Check {
             "use the profile laptop; results are comparable among themselves",
         ),
         Cuda::Unusable(Obstacle { what, remedy }) => warn("gpu", what, remedy),
-        Cuda::Usable(Card { name, driver, compiler }) => {
+        Cuda::Usable(Card { name, driver, capability, compiler }) => {
             let compiler = compiler.map_or(String::new(), |compiler| {
                 format!("; {} of CUDA {}", compiler.nvcc.display(), compiler.version)
             });
-            pass("gpu", format!("{name}; its driver understands CUDA {driver}{compiler}"))
+            pass(
+                "gpu",
+                format!(
+                    "{name}, compute capability {capability}; its driver understands CUDA {driver}{compiler}"
+                ),
+            )
         }
     }
 }

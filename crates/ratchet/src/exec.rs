@@ -54,7 +54,7 @@ const ALLOWED: [&str; 19] = [
     "CARGO_HOME",
     "RUSTUP_HOME",
     "RUSTUP_TOOLCHAIN",
-    "CUDA_COMPUTE_CAP",    // candle's build asks nvidia-smi otherwise, which may be missing
+    "CUDA_COMPUTE_CAP",
     "CUDARC_CUDA_VERSION", // for a compiler newer than cudarc knows
     "CUDA_DEVICE_ORDER",
     "CUDA_HOME", // where builds look for CUDA, from here on
