@@ -211,8 +211,15 @@ pub(crate) fn on_device(
     if !device.is_cpu() || dtype != DType::BF16 {
         return f();
     }
-    let made: Vec<Vec<Tensor>> =
-        emulator::ORDERS.map(|order| emulator::run(order, &f)).into_iter().collect::<Result<_>>()?;
+    in_every_order(what, |order| emulator::run(order, &f))
+}
+
+/// What `f` makes in each order of threads, all to the same bits.
+pub(crate) fn in_every_order(
+    what: &str,
+    f: impl Fn(emulator::Order) -> Result<Vec<Tensor>>,
+) -> Result<Vec<Tensor>> {
+    let made: Vec<Vec<Tensor>> = emulator::ORDERS.map(f).into_iter().collect::<Result<_>>()?;
     let bits = |made: &[Tensor]| -> Result<Vec<Vec<u32>>> {
         let of = |t: &Tensor| {
             Ok(t.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?.iter().map(|x| x.to_bits()).collect())
