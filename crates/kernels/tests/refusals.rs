@@ -3,7 +3,7 @@
 use crate::oracle::uniform;
 use candle_core::{DType, Device, Result, Tensor};
 use kernels::adamw::{self, AdamW, Update};
-use kernels::{accumulate, attention, head, linear, mix, rope_norm};
+use kernels::{accumulate, attention, embedding, head, linear, mix, rope_norm, scale};
 
 fn refused<T>(result: Result<T>, words: &[&str]) {
     let message = match result {
@@ -48,4 +48,19 @@ fn a_target_in_place_must_be_contiguous_and_of_the_same_type() {
     refused(accumulate::add_assign(&turned, &uniform(&[6, 4], 2)), &["add_assign", "not contiguous"]);
     let single = uniform(&[4, 6], 1).to_dtype(DType::F32).unwrap();
     refused(accumulate::add_assign(&single, &uniform(&[4, 6], 2)), &["add_assign", "F64", "F32"]);
+}
+
+#[test]
+fn kernels_refuse_before_they_are_launched() {
+    emulator::run(emulator::Order::Forward, || {
+        let t = |shape: &[usize]| uniform(shape, 1).to_dtype(DType::BF16).unwrap();
+        let (whole, turned) = (t(&[6, 6]), t(&[4, 6]).t().unwrap());
+        refused(accumulate::add_assign(&whole, &whole), &["add_assign", "shares its storage"]);
+        refused(accumulate::add_assign(&turned, &t(&[6, 4])), &["add_assign", "not contiguous"]);
+        let single = t(&[4, 6]).to_dtype(DType::F32).unwrap();
+        refused(accumulate::add_assign(&single, &t(&[4, 6])), &["add_assign", "BF16", "F32"]);
+        refused(scale::assign(&whole, &t(&[2])), &["scale", "[2]"]);
+        let ids = Tensor::new(&[1u32, 2], &Device::Cpu).unwrap();
+        refused(embedding::add_backward(&whole, &ids, &t(&[2, 6])), &["embedding", "f32", "BF16"]);
+    });
 }
