@@ -10,7 +10,7 @@ use std::rc::Rc;
 ///
 /// # Safety
 /// It is `#[repr(C)]` and has the fields of the struct of that kernel's source, in order; pointers are `u64` from
-/// [`super::address`].
+/// `super::address`.
 pub unsafe trait Params: Copy {}
 
 /// One launch: blocks of `threads` in a grid.
