@@ -1,4 +1,4 @@
-//! The CUDA kernels of `kernels`, executed on a CPU.
+//! The CUDA kernels of `kernels`, and the referee's one, executed on a CPU.
 //!
 //! The `.cu` files are compiled as C++ through `shim/cuda_on_cpu.h`, where a CUDA thread is a fiber. [`run`] puts the
 //! emulator in the place of a GPU for one closure: CPU tensors of bf16 then take the kernels' way.
@@ -40,6 +40,17 @@ pub fn run<R>(order: Order, f: impl FnOnce() -> R) -> R {
 /// As [`run`], on a device of another kind.
 pub fn run_on<R>(card: Card, order: Order, f: impl FnOnce() -> R) -> R {
     with_runner(Rc::new(Emulator { card, order, variant: CString::default() }), f)
+}
+
+/// Runs one kernel; `params` is its parameter struct, `#[repr(C)]`, with addresses of memory that is there.
+///
+/// # Safety
+/// The kernel reads and writes what the addresses say.
+pub unsafe fn launch<P: Copy>(order: Order, launch: &Launch, params: &P) -> Result<()> {
+    let start = std::ptr::from_ref(params).cast::<MaybeUninit<u8>>();
+    // SAFETY: the bytes of `params`; padding may be uninitialised, as the type says.
+    let bytes = unsafe { std::slice::from_raw_parts(start, size_of::<P>()) };
+    Emulator { order, variant: CString::default() }.launch(launch, bytes)
 }
 
 /// As [`run`], with the kernels of a source that is in [`BROKEN`] as they are without one of their barriers.

@@ -1,5 +1,7 @@
 //! What the emulator finds. The oracle is the intact kernel, which `kernels` holds against f64.
 
+mod referee;
+
 use candle_core::{DType, Device, Result, Tensor};
 use kernels::muon::{self, Muon};
 use kernels::{embedding, mix};
