@@ -3,7 +3,10 @@
 use candle_core::cuda_backend::cudarc::driver::{DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg};
 use candle_core::{CudaStorage, DType, Error, Result, Storage, Tensor};
 
-include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+#[allow(unreachable_pub, reason = "made by build.rs")]
+mod ptx {
+    include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
+}
 
 /// Threads of a block, and what they share: an f64 for each warp. As in cuda.cu.
 const THREADS: u32 = 256;
@@ -28,7 +31,7 @@ pub(super) fn nats(logits: &Tensor, targets: &[u32]) -> Result<Vec<f32>> {
     let logits = if logits.dtype() == DType::BF16 { logits.clone() } else { logits.to_dtype(DType::F32)? };
     let logits = logits.contiguous()?;
     let kernel = if logits.dtype() == DType::BF16 { "cross_entropy_bf16" } else { "cross_entropy_f32" };
-    let function = device.get_or_load_custom_func(kernel, "cross_entropy", CUDA)?;
+    let function = device.get_or_load_custom_func(kernel, "cross_entropy", ptx::CUDA)?;
     let stream = device.cuda_stream();
     let (storage, layout) = logits.storage_and_layout();
     let Storage::Cuda(storage) = &*storage else { candle_core::bail!("logits have left the device") };
