@@ -87,8 +87,9 @@ fn kernels_of_the_head_match_its_reference(device: &Device) -> Result<()> {
         // seven rows a chunk
         check(device, &[17], 64, 130, cap, (&[DType::BF16], &lays))?;
     }
-    // several vectors a thread
-    check(device, &[2], 8, 1100, Some(15.0), (&[DType::BF16], &[Lay::Plain]))
+    // several vectors a thread, the last ones partly or not at all there; and as many as a thread keeps
+    check(device, &[2], 8, 1100, Some(15.0), (&[DType::BF16], &[Lay::Plain]))?;
+    check(device, &[2], 8, 2048, Some(15.0), (&[DType::BF16], &[Lay::Plain]))
 }
 
 fn a_row_longer_than_registers_hold_matches_the_reference(device: &Device) -> Result<()> {

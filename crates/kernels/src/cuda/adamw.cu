@@ -20,41 +20,36 @@ struct Updates {
   Update of[MOST];
 };
 
-__device__ __forceinline__ void advance(const Update& u, float& w, float g, float& m, float& v) {
-  m += u.to_g * (g - m);
-  v += u.to_square * (g * g - v);
-  w = w * u.keep - u.rate * m / (sqrtf(v * u.root_scale) + u.eps);
+template <bool WHOLE, class W, class G>
+__device__ __forceinline__ void advance(const Update& u, int64_t first, int left) {
+  W *w = (W*)u.w + first, *m = (W*)u.m + first, *v = (W*)u.v + first;
+  float ws[8], gs[8], ms[8], vs[8];
+  load_vector<WHOLE>(ws, w, left);
+  load_vector<WHOLE>(gs, (const G*)u.g + first, left);
+  load_vector<WHOLE>(ms, m, left);
+  load_vector<WHOLE>(vs, v, left);
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    ms[i] += u.to_g * (gs[i] - ms[i]);
+    vs[i] += u.to_square * (gs[i] * gs[i] - vs[i]);
+    ws[i] = ws[i] * u.keep - u.rate * ms[i] / (sqrtf(vs[i] * u.root_scale) + u.eps);
+  }
+  store_vector<WHOLE>(w, ws, left);
+  store_vector<WHOLE>(m, ms, left);
+  store_vector<WHOLE>(v, vs, left);
+  if (u.copy) store_vector<WHOLE>(u.copy + first, ws, left);
 }
 
 template <class W, class G>
 __device__ __forceinline__ void step(const Update& u) {
-  const int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8;
-  if (first >= u.n) return;
-  W *w = (W*)u.w + first, *m = (W*)u.m + first, *v = (W*)u.v + first;
-  const G* g = (const G*)u.g + first;
-  bf16* copy = u.copy ? u.copy + first : nullptr;
-  if (first + 8 <= u.n && on_16_bytes(w) && on_16_bytes(m) && on_16_bytes(v) && on_16_bytes(g) && on_16_bytes(copy)) {
-    float ws[8], gs[8], ms[8], vs[8];
-    load8(ws, w);
-    load8(gs, g);
-    load8(ms, m);
-    load8(vs, v);
-#pragma unroll
-    for (int i = 0; i < 8; i++) advance(u, ws[i], gs[i], ms[i], vs[i]);
-    store8(w, ws);
-    store8(m, ms);
-    store8(v, vs);
-    if (copy) store8(copy, ws);
-    return;
-  }
-  const int left = (int)(u.n - first < 8 ? u.n - first : 8);
-  for (int i = 0; i < left; i++) {
-    float wi = to_f32(w[i]), mi = to_f32(m[i]), vi = to_f32(v[i]);
-    advance(u, wi, to_f32(g[i]), mi, vi);
-    store(w + i, wi);
-    store(m + i, mi);
-    store(v + i, vi);
-    if (copy) store(copy + i, wi);
+  const int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8, left = u.n - first;
+  if (left <= 0) return;
+  // each starts on 16 bytes, so every eighth element does
+  const bool wide = on_16_bytes(u.w) && on_16_bytes(u.g) && on_16_bytes(u.m) && on_16_bytes(u.v) && on_16_bytes(u.copy);
+  if (wide && left >= 8) {
+    advance<true, W, G>(u, first, 8);
+  } else {
+    advance<false, W, G>(u, first, left < 8 ? (int)left : 8);
   }
 }
 

@@ -29,8 +29,23 @@ __device__ __forceinline__ uint32_t pack_bf16x2(float lo, float hi) {
 }
 __device__ __forceinline__ float bf16x2_lo(uint32_t v) { return __uint_as_float(v << 16); }
 __device__ __forceinline__ float bf16x2_hi(uint32_t v) { return __uint_as_float(v & 0xffff0000u); }
+// 2^x, one instruction; 2^-inf is 0
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// 1/x, one instruction; 1/inf is 0
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 #else
 #include "cuda_on_cpu.h"
+
+inline float exp2_approx(float x) { return exp2f(x); }
+inline float reciprocal_approx(float x) { return 1.f / x; }
 #endif
 
 constexpr unsigned FULL_WARP = 0xffffffffu;

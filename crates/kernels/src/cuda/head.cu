@@ -25,15 +25,18 @@ struct Mean {
 // Vectors of eight logits that a thread keeps; `KEPT` in head.rs.
 constexpr int KEPT = 4;
 
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+// A logit with its cap, in units of ln 2, so that its exponential is a power of two; and dc/dz.
 struct Capped {
-  float value, slope;
+  float bits, slope;
 };
 
 __device__ __forceinline__ Capped capped(float z, float cap, float per_cap) {
-  if (cap == 0.f) return {z, 1.f};
-  // tanh to within 1e-7 of 1, which is what a logit in f32 can tell; NaN stays NaN
-  const float t = 1.f - __fdividef(2.f, 1.f + __expf(2.f * per_cap * z));
-  return {cap * t, 1.f - t * t};
+  if (cap == 0.f) return {z * LOG2_E, 1.f};
+  // tanh to within 2e-7 of what it is, which a logit in f32 can hardly tell; NaN stays NaN
+  const float t = 1.f - 2.f * reciprocal_approx(1.f + exp2_approx(2.f * LOG2_E * per_cap * z));
+  return {LOG2_E * cap * t, 1.f - t * t};
 }
 
 __device__ __forceinline__ float block_max(float x, float* room) {
@@ -46,108 +49,101 @@ __device__ __forceinline__ float block_max(float x, float* room) {
   return x;
 }
 
-// Vector v of a row; what lies behind its end is −∞, which no maximum and no sum of exponentials sees.
-__device__ __forceinline__ void load_logits(float (&to)[8], const bf16* z, int v, int vocab) {
-  load8(to, z + 8 * v);
-  if (8 * v + 8 <= vocab) return;
-#pragma unroll
-  for (int i = 0; i < 8; i++) {
-    if (8 * v + i >= vocab) to[i] = -INFINITY;
-  }
-}
-
-template <bool KEEP>
+// KEEP: the row fits the registers. FULL: and fills them all.
+template <bool KEEP, bool FULL>
 __device__ __forceinline__ void cross_entropy(const Rows& p) {
   SHARED(float, room);
   bf16* z = p.z + blockIdx.x * p.stride;
   const int vectors = (p.vocab + 7) / 8, stride = blockDim.x;
-  const float per_cap = p.cap == 0.f ? 0.f : 1.f / p.cap;
+  const float cap = p.cap, per_cap = cap == 0.f ? 0.f : 1.f / cap;
   const uint32_t target = p.targets[blockIdx.x];
   // no host waits to hear of a target outside the vocabulary: a loss that is not a number ends the training
   const bool known = target < (uint32_t)p.vocab;
-  const Capped right = capped(known ? to_f32(z[target]) : NAN, p.cap, per_cap);
+  const Capped right = capped(known ? to_f32(z[target]) : NAN, cap, per_cap);
 
-  float kept[KEEP ? KEPT : 1][8], highest = -INFINITY;
-  if constexpr (KEEP) {
+  // calls f(x, v) for each vector v of this thread, x being the eight floats kept for it
+  float kept[KEEP ? KEPT : 1][8];
+  const auto each = [&](auto f) {
+    if constexpr (KEEP) {
 #pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-      const int v = threadIdx.x + k * stride;
-      if (v >= vectors) break;
-      load_logits(kept[k], z, v, p.vocab);
-#pragma unroll
-      for (int i = 0; i < 8; i++) highest = fmaxf(highest, kept[k][i]);
+      for (int k = 0; k < KEPT; k++) {
+        const int v = threadIdx.x + k * stride;
+        if (FULL || v < vectors) f(kept[k], v);
+      }
+    } else {
+      for (int v = threadIdx.x; v < vectors; v += stride) f(kept[0], v);
     }
-  } else {
-    for (int v = threadIdx.x; v < vectors; v += stride) {
-      load_logits(kept[0], z, v, p.vocab);
+  };
+  // what lies behind a row's end is −∞, which no maximum sees
+  const auto load = [&](float (&x)[8], int v) {
+    load8(x, z + 8 * v);
+    if (!FULL && 8 * v + 8 > p.vocab) {
 #pragma unroll
-      for (int i = 0; i < 8; i++) highest = fmaxf(highest, kept[0][i]);
+      for (int i = 0; i < 8; i++) {
+        if (8 * v + i >= p.vocab) x[i] = -INFINITY;
+      }
     }
-  }
+  };
+
+  float highest = -INFINITY;
+  each([&](float (&x)[8], int v) {
+    load(x, v);
+#pragma unroll
+    for (int i = 0; i < 8; i++) highest = fmaxf(highest, x[i]);
+  });
   // the cap keeps the order, so the highest of all needs it only once
-  highest = capped(block_max(highest, room), p.cap, per_cap).value;
+  highest = capped(block_max(highest, room), cap, per_cap).bits;
 
   // z → exp(c − highest)·slope; returns Σ exp(c − highest)
   const auto exponentials = [&](float (&x)[8], int v) {
-    float sum = 0.f;
-    const bool whole = 8 * v + 8 <= p.vocab;
+    float e[8], sum = 0.f;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-      const Capped c = capped(x[i], p.cap, per_cap);
-      // behind the end the cap makes a number of −∞
-      const float e = whole || 8 * v + i < p.vocab ? __expf(c.value - highest) : 0.f;
-      sum += e;
-      x[i] = e * c.slope;
+      const Capped c = capped(x[i], cap, per_cap);
+      e[i] = exp2_approx(c.bits - highest);
+      x[i] = e[i] * c.slope;
     }
+    if (!FULL && 8 * v + 8 > p.vocab) {
+      // the cap makes a number of −∞
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        if (8 * v + i >= p.vocab) e[i] = x[i] = 0.f;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) sum += e[i];
     return sum;
   };
   float sum = 0.f;
-  if constexpr (KEEP) {
-#pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-      const int v = threadIdx.x + k * stride;
-      if (v >= vectors) break;
-      sum += exponentials(kept[k], v);
-    }
-  } else {
-    for (int v = threadIdx.x; v < vectors; v += stride) {
-      load_logits(kept[0], z, v, p.vocab);
-      sum += exponentials(kept[0], v);
-    }
-  }
+  each([&](float (&x)[8], int v) {
+    if (!KEEP) load(x, v);
+    sum += exponentials(x, v);
+  });
   sum = block_sum(sum, room);
-  if (threadIdx.x == 0) p.losses[blockIdx.x] = logf(sum) + highest - right.value;
+  if (threadIdx.x == 0) p.losses[blockIdx.x] = logf(sum) + LN_2 * (highest - right.bits);
   if (!p.gradients) return;
 
   const float share = p.weight / sum;
-  const auto write = [&](float (&x)[8], int v) {
+  each([&](float (&x)[8], int v) {
+    if (!KEEP) {
+      load(x, v);
+      exponentials(x, v);
+    }
 #pragma unroll
     for (int i = 0; i < 8; i++) x[i] *= share;
     store8(z + 8 * v, x);
-  };
-  if constexpr (KEEP) {
-#pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-      const int v = threadIdx.x + k * stride;
-      if (v >= vectors) break;
-      write(kept[k], v);
-    }
-  } else {
-    for (int v = threadIdx.x; v < vectors; v += stride) {
-      load_logits(kept[0], z, v, p.vocab);
-      exponentials(kept[0], v);
-      write(kept[0], v);
-    }
-  }
+  });
   // by the thread that has written there before
   if (known && threadIdx.x == target / 8 % stride) {
-    store(z + target, (share * __expf(right.value - highest) - p.weight) * right.slope);
+    store(z + target, (share * exp2_approx(right.bits - highest) - p.weight) * right.slope);
   }
 }
 
-KERNEL(head_rows, 1024, Rows) { cross_entropy<true>(p); }
+KERNEL(head_rows, 1024, Rows) { cross_entropy<true, true>(p); }
 
-KERNEL(head_long_rows, 1024, Rows) { cross_entropy<false>(p); }
+KERNEL(head_odd_rows, 1024, Rows) { cross_entropy<true, false>(p); }
+
+KERNEL(head_long_rows, 1024, Rows) { cross_entropy<false, false>(p); }
 
 KERNEL(head_mean, 1024, Mean) {
   SHARED(float, room);

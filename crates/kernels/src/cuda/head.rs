@@ -113,7 +113,11 @@ pub(crate) fn loss(
 /// Losses and gradients of `rows` rows of logits.
 fn entropy(device: &Device, rows: usize, stride: usize, params: &Rows) -> Result<()> {
     let threads = (stride / 8).div_ceil(KEPT).next_multiple_of(32);
-    let kernel = if threads <= THREADS { "head_rows" } else { "head_long_rows" };
+    let kernel = match params.vocab as usize {
+        vocab if vocab == 8 * KEPT * threads => "head_rows",
+        _ if threads <= THREADS => "head_odd_rows",
+        _ => "head_long_rows",
+    };
     let launch = Launch::new(kernel, int("head", rows)? as u32, threads.min(THREADS) as u32);
     Launch { shared: ROOM, ..launch }.run(device, params)
 }

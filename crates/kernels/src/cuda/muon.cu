@@ -41,6 +41,21 @@ struct Finish {
 // Nesterov: the gradient, led by its moving average.
 __device__ __forceinline__ float ahead(float g, float m, float momentum) { return g + momentum * (m - g); }
 
+template <bool WHOLE>
+__device__ __forceinline__ float move_moment(const float* g, float* moment, float momentum, int left) {
+  float gs[8], ms[8], sum = 0.f;
+  load_vector<WHOLE>(gs, g, left);
+  load_vector<WHOLE>(ms, moment, left);
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    ms[i] += (1.f - momentum) * (gs[i] - ms[i]);
+    const float x = ahead(gs[i], ms[i], momentum);
+    sum += x * x;
+  }
+  store_vector<WHOLE>(moment, ms, left);
+  return sum;
+}
+
 // moment ← lerp(moment, g, 1 − μ); partial ← Σ lerp(g, moment, μ)².
 KERNEL(muon_momentum, 256, Begin) {
   SHARED(float, room);
@@ -48,30 +63,24 @@ KERNEL(muon_momentum, 256, Begin) {
   float* moment = p.moment + (int64_t)blockIdx.y * p.size;
   const int first = blockIdx.x * PART, end = min(first + PART, p.size);
   const bool wide = on_16_bytes(g) && on_16_bytes(moment);
-  const float to_g = 1.f - p.momentum;
   float sum = 0.f;
   for (int at = first + threadIdx.x * 8; at < end; at += blockDim.x * 8) {
-    float gs[8], ms[8];
-    if (wide && at + 8 <= end) {
-      load8(gs, g + at);
-      load8(ms, moment + at);
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        ms[i] += to_g * (gs[i] - ms[i]);
-        const float x = ahead(gs[i], ms[i], p.momentum);
-        sum += x * x;
-      }
-      store8(moment + at, ms);
-    } else {
-      for (int i = at; i < min(at + 8, end); i++) {
-        const float m = moment[i] + to_g * (g[i] - moment[i]), x = ahead(g[i], m, p.momentum);
-        sum += x * x;
-        moment[i] = m;
-      }
-    }
+    const int left = end - at;
+    sum += wide && left >= 8 ? move_moment<true>(g + at, moment + at, p.momentum, left)
+                             : move_moment<false>(g + at, moment + at, p.momentum, left);
   }
   sum = block_sum(sum, room);
   if (threadIdx.x == 0) p.partial[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+}
+
+template <bool WHOLE>
+__device__ __forceinline__ void scale(bf16* x, const float* g, const float* moment, float momentum, float by, int left) {
+  float gs[8], ms[8];
+  load_vector<WHOLE>(gs, g, left);
+  load_vector<WHOLE>(ms, moment, left);
+#pragma unroll
+  for (int i = 0; i < 8; i++) gs[i] = by * ahead(gs[i], ms[i], momentum);
+  store_vector<WHOLE>(x, gs, left);
 }
 
 // x ← lerp(g, moment, μ) / (1.02·its norm + 1e-6), rounded once: to read both again costs less than a second rounding.
@@ -79,22 +88,18 @@ KERNEL(muon_start, 256, Begin) {
   SHARED(float, room);
   float sum = 0.f;
   for (int i = threadIdx.x; i < (int)gridDim.x; i += blockDim.x) sum += p.partial[blockIdx.y * gridDim.x + i];
-  const float scale = 1.f / (sqrtf(block_sum(sum, room)) * MARGIN + TINY_NORM);
+  const float by = 1.f / (sqrtf(block_sum(sum, room)) * MARGIN + TINY_NORM);
   const float* g = p.g[blockIdx.y];
   const float* moment = p.moment + (int64_t)blockIdx.y * p.size;
   bf16* x = p.x + (int64_t)blockIdx.y * p.size;
   const int first = blockIdx.x * PART, end = min(first + PART, p.size);
   const bool wide = on_16_bytes(g) && on_16_bytes(moment) && on_16_bytes(x);
   for (int at = first + threadIdx.x * 8; at < end; at += blockDim.x * 8) {
-    float gs[8], ms[8];
-    if (wide && at + 8 <= end) {
-      load8(gs, g + at);
-      load8(ms, moment + at);
-#pragma unroll
-      for (int i = 0; i < 8; i++) gs[i] = scale * ahead(gs[i], ms[i], p.momentum);
-      store8(x + at, gs);
+    const int left = end - at;
+    if (wide && left >= 8) {
+      scale<true>(x + at, g + at, moment + at, p.momentum, by, left);
     } else {
-      for (int i = at; i < min(at + 8, end); i++) store(x + i, scale * ahead(g[i], moment[i], p.momentum));
+      scale<false>(x + at, g + at, moment + at, p.momentum, by, left);
     }
   }
 }
@@ -145,6 +150,29 @@ KERNEL(muon_columns, 256, Lines) {
   note_mean(p, (int64_t)blockIdx.y * p.cols + col, sum / (float)p.rows);
 }
 
+template <bool WHOLE>
+__device__ __forceinline__ void move_weights(const Finish& p, int at, int left, const float* second, float rescale) {
+  const int row = at / p.cols;
+  float* w = p.w[blockIdx.y] + at;
+  bf16* copy = p.copy[blockIdx.y];
+  float xs[8], ws[8];
+  load_vector<WHOLE>(xs, p.x + (int64_t)blockIdx.y * p.rows * p.cols + at, left);
+  load_vector<WHOLE>(ws, w, left);
+  int line = p.by_row ? row : at - row * p.cols, in_row = at - row * p.cols;
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    if (!WHOLE && i >= left) break;
+    const float change = xs[i] * rescale * rsqrtf(fmaxf(second[line], FLOOR));
+    const float kept = change * ws[i] >= 0.f ? ws[i] : 0.f;
+    ws[i] -= p.rate * (change + p.decay * kept);
+    const bool last = ++in_row == p.cols;
+    if (last) in_row = 0;
+    line = p.by_row ? line + last : in_row;
+  }
+  store_vector<WHOLE>(w, ws, left);
+  if (copy) store_vector<WHOLE>(copy + at, ws, left);
+}
+
 // w −= rate·(x + decay·w where x·w ≥ 0), x scaled by its lines' second moments and back to its Frobenius norm.
 KERNEL(muon_finish, 256, Finish) {
   SHARED(float, room);
@@ -160,47 +188,15 @@ KERNEL(muon_finish, 256, Finish) {
   after = sqrtf(block_sum(after, room) * (float)reduced);
   const float rescale = before / fmaxf(after, FLOOR);
 
-  const int size = p.rows * p.cols;
-  const bf16* x = p.x + (int64_t)blockIdx.y * size;
-  float* w = p.w[blockIdx.y];
-  bf16* copy = p.copy[blockIdx.y];
-  const int first = blockIdx.x * PART, end = min(first + PART, size);
-  const bool wide = on_16_bytes(x) && on_16_bytes(w) && on_16_bytes(copy);
+  const int size = p.rows * p.cols, first = blockIdx.x * PART, end = min(first + PART, size);
+  const bool wide = on_16_bytes(p.x + (int64_t)blockIdx.y * size) && on_16_bytes(p.w[blockIdx.y]) &&
+                    on_16_bytes(p.copy[blockIdx.y]);
   for (int at = first + threadIdx.x * 8; at < end; at += blockDim.x * 8) {
-    float xs[8], ws[8];
-    const bool whole = wide && at + 8 <= end;
-    const int here = min(8, end - at);
-    if (whole) {
-      load8(xs, x + at);
-      load8(ws, w + at);
+    const int left = end - at;
+    if (wide && left >= 8) {
+      move_weights<true>(p, at, left, second, rescale);
     } else {
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        xs[i] = i < here ? to_f32(x[at + i]) : 0.f;
-        ws[i] = i < here ? w[at + i] : 0.f;
-      }
-    }
-    int row = at / p.cols, col = at - row * p.cols;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      if (i < here) {
-        const float change = xs[i] * rescale * rsqrtf(fmaxf(second[p.by_row ? row : col], FLOOR));
-        const float kept = change * ws[i] >= 0.f ? ws[i] : 0.f;
-        ws[i] -= p.rate * (change + p.decay * kept);
-        if (++col == p.cols) col = 0, row++;
-      }
-    }
-    if (whole) {
-      store8(w + at, ws);
-      if (copy) store8(copy + at, ws);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        if (i < here) {
-          w[at + i] = ws[i];
-          if (copy) store(copy + at + i, ws[i]);
-        }
-      }
+      move_weights<false>(p, at, left, second, rescale);
     }
   }
 }

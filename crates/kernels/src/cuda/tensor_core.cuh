@@ -36,12 +36,6 @@ __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commi
 template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
-// 2^x, one instruction; 2^-inf is 0
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 // x, of which the compiler knows nothing: what follows from it is computed where it is used. Addresses that a loop
 // could compute once would take the registers that its accumulators need.
 __device__ __forceinline__ int opaque(int x) {
@@ -49,7 +43,6 @@ __device__ __forceinline__ int opaque(int x) {
   return x;
 }
 #else
-inline float exp2_approx(float x) { return exp2f(x); }
 inline int opaque(int x) { return x; }
 #endif
 
