@@ -50,7 +50,7 @@ pub unsafe fn launch<P: Copy>(order: Order, launch: &Launch, params: &P) -> Resu
     let start = std::ptr::from_ref(params).cast::<MaybeUninit<u8>>();
     // SAFETY: the bytes of `params`; padding may be uninitialised, as the type says.
     let bytes = unsafe { std::slice::from_raw_parts(start, size_of::<P>()) };
-    Emulator { order, variant: CString::default() }.launch(launch, bytes)
+    Emulator { card: CARD, order, variant: CString::default() }.launch(launch, bytes)
 }
 
 /// As [`run`], with the kernels of a source that is in [`BROKEN`] as they are without one of their barriers.
