@@ -308,6 +308,7 @@ struct Runner {
     nthreads = n; nwarps = (n + 31) / 32;
     size_t have = fibers.size();
     if (have < n) {
+      fibers.reserve(1024);  // the most a block has: suspended fibers hold their addresses
       fibers.resize(n);
       for (size_t i = have; i < n; i++) {
         Fiber& f = fibers[i];

@@ -98,15 +98,13 @@ impl Variant {
     /// The one for heads of `width`, in the shared memory that the device grants.
     fn of(width: usize, card: Card) -> Variant {
         let new = |kernel, splits, queries, stages| Variant { kernel, splits, queries, stages };
-        let large = match width {
+        let large = new("attention_backward_128", "attention_splits_128", 64, 2);
+        match width {
             32 => new("attention_backward_32", "attention_splits_32", 64, 2),
             64 => new("attention_backward_64", "attention_splits_64", 64, 2),
-            _ => new("attention_backward_128", "attention_splits_128", 64, 2),
-        };
-        if large.shared(width) <= card.shared {
-            return large;
+            _ if large.shared(width) <= card.shared => large,
+            _ => new("attention_backward_128_small", "attention_splits_128_small", 32, 1),
         }
-        new("attention_backward_128_small", "attention_splits_128_small", 32, 1)
     }
 
     /// Shared memory of a block, bytes: keys and values; queries, d_out and two numbers a row; P and dS.
