@@ -25,11 +25,10 @@ if ! command -v nvcc >/dev/null; then
   eval "$environment"
 fi
 export CUDA_COMPUTE_CAP=${CUDA_COMPUTE_CAP:-90}
-cuda=(--release --locked --features "train/cuda,benches/cuda")
-cargo build "${cuda[@]}" -p train -p benches --bin train --bin gpu
+cargo build --release --locked --features train/cuda,benches/cuda -p train -p benches --bin train --bin gpu
 programs=${CARGO_TARGET_DIR:-target}/${CARGO_BUILD_TARGET:+$CARGO_BUILD_TARGET/}release
 cp "$programs/train" "$programs/gpu" "$work/gpu/"
-tests=$(cargo test "${cuda[@]}" -p train -p kernels --test main --no-run --message-format=json |
+tests=$(cargo test --release --locked --features train/cuda -p train -p kernels --test main --no-run --message-format=json |
   python3 -c '
 import json, sys
 messages = [json.loads(line) for line in sys.stdin if line.startswith("{")]
