@@ -58,18 +58,25 @@ describe() {
   "$python" -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda)'
   ldd ./train | grep -E 'libcu|libnv|not found'
 }
-export -f describe
-export python
+trial() {
+  ./train --profile "$1" --out "$work/$1" || exit
+  if grep -q '"device": *"cpu' "$work/$1/fit.json"; then
+    echo 'it ran on the CPU'
+    exit 1
+  fi
+}
+export -f describe trial
+export python work
 
 : >"$results/parts.tsv"
 cd "$work/gpu" || exit
 part machine 60 bash -c describe
-part doctor 90 ./ratchet doctor
+part doctor 90 ./ratchet -C task doctor
 part parity 120 ./kernels cuda:: --test-threads=1
 small=(--depth 4 --width 256 --context 512 --rows 8)
 part curve 90 ./gpu --json "$results/curve.json" curve "${small[@]}" --steps 20
 if [ -d "$full/full" ]; then
-  RATCHET_CACHE=$full part full 345 ./train --profile full --out "$work/full"
+  RATCHET_CACHE=$full part full 345 bash -c 'trial full'
 fi
 peer=(--peer "$python" --script torch_gpt.py)
 part speed 180 ./gpu --json "$results/speed.json" speed "${peer[@]}" ||
@@ -77,7 +84,7 @@ part speed 180 ./gpu --json "$results/speed.json" speed "${peer[@]}" ||
   part speed-ours 60 ./gpu --json "$results/speed.json" speed
 part speed-64 60 ./gpu --json "$results/speed-64.json" speed --rows 64 --micro 4 --rounds 2
 part ops 60 ./gpu --json "$results/ops.json" ops
-part laptop 120 ./train --profile laptop --out "$work/laptop"
+part laptop 120 bash -c 'trial laptop'
 
 "$python" - "$results" "$full" <<'END' | tee "$results/README.md"
 import json, re, sys
@@ -91,12 +98,14 @@ figures = lambda name: json.loads(text(name) or "{}")
 
 
 def lacking(*names):
-    """Why there is no figure of these parts."""
-    said = [f"{name} {outcome[name]}" for name in names if outcome.get(name, "ok") != "ok"]
-    return "not measured" + (f": {'; '.join(said)}" if said else "")
+    """For a figure that these parts did not bring; why stands in the table of parts."""
+    failed = [name for name in names if outcome.get(name, "ok") != "ok"]
+    return "not measured" + (f": see {', '.join(failed)} below" if failed else "")
 
 
 rows = []
+seen = dict(re.findall(r"^\w+ +(gpu|sandbox) +(.*)$", text("doctor.log"), re.M))
+rows += [(f"`ratchet doctor`, {name}", said) for name, said in seen.items()]
 passed = re.search(r"test result: (\w+)\. (\d+) passed; (\d+) failed", text("parity.log"))
 rows.append(("kernels that agree with their references", f"{passed[2]}, and {passed[3]} that do not" if passed else lacking("parity")))
 curve = figures("curve.json")
@@ -115,16 +124,15 @@ for name, which in [("speed.json", "128 × 2"), ("speed-64.json", "64 × 4")]:
         ratio = measured["ours"]["tokens_per_second"] / measured["torch"]["tokens_per_second"]
         rows.append((f"ours over torch, {peer}: tokens/s", f"{ratio:.3f}"))
 for profile, lack in [("laptop", lacking("laptop")), ("full", lacking("full") if outcome.get("full") else "not measured: no prepared data of the profile full")]:
-    block = dict(re.findall(r"^(\w+): +(\S+)$", text(f"{profile}.log"), re.M))
+    block = dict(re.findall(r"^(\w+): +(\S+)$", text(f"{profile}.log") if outcome.get(profile) == "ok" else "", re.M))
     for key in ["val_bpb", "training_seconds", "total_seconds"]:
         rows.append((f"trial of the profile {profile}: {key}", block.get(key, lack)))
 
 print("\n| | this run |\n|---|---|")
 for row in rows:
     print("| {} | {} |".format(*row))
-print("\n```")
-print(text("ops.log").strip() or f"time of each kernel: {lacking('ops')}")
-print("```\n\n| part | seconds | |\n|---|---|---|")
+print(f"\n```\n{text('ops.log').strip()}\n```" if figures("ops.json") else f"\ntime of each kernel: {lacking('ops')}")
+print("\n| part | seconds | |\n|---|---|---|")
 for row in parts:
     print("| {} | {} | {} |".format(*row))
 END

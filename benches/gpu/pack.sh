@@ -37,6 +37,19 @@ print(made[-1]["executable"])')
 cp "$tests" "$work/gpu/kernels"
 strip "$work/gpu/train" "$work/gpu/gpu" "$work/gpu/kernels" "$work/gpu/ratchet"
 cp benches/peers/torch_gpt.py "$work/gpu/"
+# a task for `ratchet doctor`, with a contest's sandbox
+mkdir -p "$work/gpu/task/edit"
+cat >"$work/gpu/task/ratchet.toml" <<'END'
+task = { name = "gpu", editable = ["edit/**"] }
+metric = { name = "val_bpb", goal = "minimize" }
+prepare = { command = ["true"] }
+fit = { command = ["true"] }
+score = { command = ["true"], exam = true }
+END
+echo 'pub const X: f64 = 1.0; // knob: lin 0..2' >"$work/gpu/task/edit/x.rs"
+git -C "$work/gpu/task" init -q
+git -C "$work/gpu/task" add .
+git -C "$work/gpu/task" -c user.name=gpu -c user.email=gpu@localhost commit -qm task
 {
   echo "commit $(git rev-parse HEAD)$(git diff --quiet HEAD || echo ", and changes")"
   nvcc --version | grep release

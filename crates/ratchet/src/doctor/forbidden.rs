@@ -190,13 +190,14 @@ fn acts(root: &Path, task: &Task, setting: &Setting, place: &Place, this: &Path)
     acts
 }
 
-/// Tries the acts of the hidden command's arguments and prints the answers.
+/// Tries the acts of the hidden command's arguments, with what contestant code has, and prints the answers.
 ///
-/// Errors: an argument that is no act.
-pub fn try_acts(acts: &[String]) -> Result<String, sandbox::NoAct> {
+/// Errors: an argument that is no act, or the kernel does not take back what a GPU's driver alone needs.
+pub fn try_acts(acts: &[String]) -> std::io::Result<String> {
+    sandbox::forgo()?;
     let mut text = String::new();
     for act in acts {
-        text.push_str(&sandbox::attempt(&act.parse()?).to_string());
+        text.push_str(&sandbox::attempt(&act.parse().map_err(std::io::Error::other)?).to_string());
         text.push('\n');
     }
     Ok(text)
