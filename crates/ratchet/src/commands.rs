@@ -199,6 +199,26 @@ pub fn seed(tag: &str, run: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::{Card, Compiler};
+
+    #[test]
+    fn a_build_for_a_card_is_told_what_a_confined_one_cannot_ask() {
+        let compiler = Compiler { nvcc: "/toolkit/bin/nvcc".into(), version: Version(12, 8) };
+        let card = Card {
+            name: "NVIDIA H200".into(),
+            driver: Version(13, 0),
+            capability: Version(9, 0),
+            compiler: Some(compiler),
+        };
+        let setting = Setting::of("a test", Some(card));
+        let folder = |name: &str| PathBuf::from("/run").join(name);
+        let [root, worktree, target, bin, dir] = ["root", "tree", "target", "bin", "dir"].map(folder);
+        let env = Place { root, worktree, target, bin, dir, seed: 1 }.env(&setting);
+        assert_eq!(env[OsStr::new("CUDA_COMPUTE_CAP")], "90");
+        let path = env[OsStr::new("PATH")].to_str().unwrap();
+        assert!(path.split(':').any(|folder| folder == "/toolkit/bin"), "{path}");
+        assert!(env[OsStr::new("CUDA_CACHE_PATH")].to_str().unwrap().starts_with("/run/dir/tmp/"));
+    }
 
     #[test]
     fn seeds_belong_to_the_tag_and_the_run_alone() {

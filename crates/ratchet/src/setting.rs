@@ -46,6 +46,12 @@ struct Data {
 }
 
 impl Setting {
+    /// One without a profile, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(device: &str, card: Option<Card>) -> Self {
+        Self { profile: None, device: device.to_owned(), longer: None, card, data: None }
+    }
+
     /// Chooses the profile, given what the user asked for and what the tag is fixed to.
     ///
     /// Exit code 2 when they differ. Says in one note why, where nobody asked.
