@@ -53,7 +53,8 @@ fn broken(sources: &Path, out: &Path) -> Vec<PathBuf> {
             let name = format!(" of {source} without barrier {n}");
             let mut without = text.clone();
             without[at] = without[at].replace(BARRIER, ";");
-            copies += &format!("#undef VARIANT\n#define VARIANT {name:?}\nnamespace {source}_without_{n} {{\n");
+            copies +=
+                &format!("#undef VARIANT\n#define VARIANT {name:?}\nnamespace {source}_without_{n} {{\n");
             copies += &(without.join("\n") + "\n}\n");
             names += &format!("{name:?}, ");
         }
