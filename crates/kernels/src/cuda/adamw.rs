@@ -11,7 +11,7 @@ const MOST: usize = 48;
 const THREADS: usize = 256;
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct One {
     w: u64,
     g: u64,
@@ -48,7 +48,7 @@ pub(crate) fn step(updates: &[&Update]) -> Result<()> {
     for part in updates.chunks(MOST) {
         // contiguous gradients, kept until the launch
         let grads = part.iter().map(|u| u.g.contiguous()).collect::<Result<Vec<_>>>()?;
-        let mut all = All([One::NONE; MOST]);
+        let mut all = All([One::default(); MOST]);
         for ((one, u), g) in all.0.iter_mut().zip(part).zip(&grads) {
             *one = One::of(u, g)?;
         }
@@ -61,24 +61,6 @@ pub(crate) fn step(updates: &[&Update]) -> Result<()> {
 }
 
 impl One {
-    /// The place of a tensor that is not there.
-    const NONE: Self = One {
-        w: 0,
-        g: 0,
-        m: 0,
-        v: 0,
-        copy: 0,
-        n: 0,
-        to_g: 0.0,
-        to_square: 0.0,
-        keep: 0.0,
-        rate: 0.0,
-        root_scale: 0.0,
-        eps: 0.0,
-        half_state: 0,
-        half_gradient: 0,
-    };
-
     fn of(u: &Update, g: &Tensor) -> Result<Self> {
         let Factors { to_g, to_square, keep, rate, root_scale, eps } = Factors::<f32>::of(&u.with);
         Ok(One {

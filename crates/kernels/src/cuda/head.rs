@@ -7,9 +7,9 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 
 /// Logits of a chunk: 8,192 rows of 8,192 ids, 128 MiB.
 ///
-/// Then dx and dW are each 128 tiles of 128×256, one full wave of 132 multiprocessors. A chunk small enough for the
-/// second-level cache would quarter dx's tiles, and spare the row kernel alone some traffic: about as much as its
-/// exponentials take anyway.
+/// Then dx and dW are each 128 tiles of 128×256, nearly one for each of 132 multiprocessors. A chunk that stays in the
+/// second-level cache would leave dx a quarter of them, and gain little: the products are bound by arithmetic, and the row
+/// kernel's exponentials take nearly as long as its memory.
 const CHUNK: usize = 1 << 26;
 
 /// [`CHUNK`] where kernels are emulated, so that tests see several.
