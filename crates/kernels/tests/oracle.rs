@@ -75,13 +75,15 @@ impl Lay {
     }
 }
 
+/// The values of a tensor, row by row.
+pub(crate) fn exact(t: &Tensor) -> Result<Vec<f64>> {
+    t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
+}
+
 /// Asserts |actual − expected| ≤ tolerance · max(1, max |expected|) everywhere; `expected` is the f64 oracle.
 pub(crate) fn assert_close(what: &str, actual: &Tensor, expected: &Tensor, tolerance: f64) -> Result<()> {
     assert_eq!(actual.dims(), expected.dims(), "{what}: shape");
-    let flat = |t: &Tensor| -> Result<Vec<f64>> {
-        t.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
-    };
-    let (actual, expected) = (flat(actual)?, flat(expected)?);
+    let (actual, expected) = (exact(actual)?, exact(expected)?);
     let size = expected.iter().fold(1.0f64, |m, e| m.max(e.abs()));
     for (i, (a, e)) in actual.iter().zip(&expected).enumerate() {
         // the negated form also catches NaN
