@@ -4,18 +4,19 @@
 //! Candle links CUDA's libraries, so that where one is missing a program ends before its `main`. They are loaded
 //! here first, and in a child: a driver's library runs code of its own, which may crash or hang.
 
+mod found;
+
 use std::{
-    ffi::{CStr, c_char, c_int, c_uint},
+    ffi::c_int,
     fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use libloading::Library;
 use prepare::profile::cuda_device_present;
 use sandbox::Confinement;
-use serde::{Deserialize, Serialize};
 
+pub use self::found::{Found, try_libraries};
 use crate::{
     exec::{self, End, Spec, StopFlag, allowed_env},
     runlog::{RunLog, Stream, plain},
@@ -25,8 +26,8 @@ use crate::{
 pub const COMMAND: &str = "try-cuda";
 /// A driver that takes longer does not answer; a cold start with eight cards takes several seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The oldest compiler for which the kernels are written: C++20 in device code, and Hopper.
-const OLDEST: Version = Version(12, 0);
+/// The oldest compiler that knows every architecture for which `kernels` builds, 12.0 the last of them.
+const OLDEST: Version = Version(12, 8);
 /// The oldest compute capability for which the kernels are written: bf16 and `cp.async`.
 const LEAST: Version = Version(8, 0);
 /// The driver's own library.
@@ -77,21 +78,6 @@ pub struct Compiler {
 /// Major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32, pub u32);
-
-/// What the child found.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
-    /// What the loader says of each library that it could not load.
-    missing: Vec<String>,
-    /// The driver's answer: a `CUresult`, 0 where all is well.
-    code: c_int,
-    /// The newest CUDA that it understands: 12080 is 12.8.
-    driver: c_int,
-    /// The first card's name.
-    name: String,
-    /// Its compute capability.
-    capability: [c_int; 2],
-}
 
 /// Looks, by trying; `compiles` where a build needs the compiler and CUDA's libraries as well.
 pub fn look(compiles: bool) -> Cuda {
@@ -275,70 +261,6 @@ fn refused(code: c_int) -> Obstacle {
         _ => ("cuInit failed", "see whether `nvidia-smi` answers, and `dmesg` for what the driver says"),
     };
     Obstacle { what: format!("the NVIDIA driver refuses: {why} (code {code})"), remedy: remedy.into() }
-}
-
-/// Loads the driver's library and `libraries`, and asks the driver for its first card. For the hidden command.
-pub fn try_libraries(libraries: &[String]) -> Found {
-    let mut found = Found::default();
-    for name in libraries {
-        // SAFETY: what runs as a library is loaded is what runs when a trial starts, which is linked with it.
-        match unsafe { Library::new(name) } {
-            Ok(library) => std::mem::forget(library), // unloading runs their code again, for nothing
-            Err(error) => found.missing.push(said(name, &error)),
-        }
-    }
-    // SAFETY: as above.
-    match unsafe { Library::new(DRIVER) } {
-        Ok(driver) => {
-            found.code = ask(&driver, &mut found).unwrap_or_else(|error| {
-                found.missing.push(said(DRIVER, &error));
-                0
-            });
-            std::mem::forget(driver);
-        }
-        Err(error) => found.missing.push(said(DRIVER, &error)),
-    }
-    found
-}
-
-/// The loader's words, the library's name before them.
-fn said(name: &str, error: &libloading::Error) -> String {
-    let text = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-    if text.starts_with(name) { text } else { format!("{name}: {text}") }
-}
-
-/// The code of the first call that fails, else 0. Errors: the library has no such function.
-fn ask(driver: &Library, found: &mut Found) -> Result<c_int, libloading::Error> {
-    const MAJOR: c_int = 75; // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-    const MINOR: c_int = 76;
-    const FIRST: c_int = 0;
-    let mut name = [0; 256];
-    let [major, minor] = &mut found.capability;
-    // SAFETY: the types are those of cuda.h, unchanged since CUDA 2; each call writes one int, or into `name` at
-    // most as many bytes as it has, the last a zero. The first ordinal is the first device's handle.
-    unsafe {
-        let init = driver.get::<unsafe extern "C" fn(c_uint) -> c_int>(c"cuInit")?;
-        let version = driver.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"cuDriverGetVersion")?;
-        let named =
-            driver.get::<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int>(c"cuDeviceGetName")?;
-        let attribute =
-            driver.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int>(c"cuDeviceGetAttribute")?;
-        let calls: [&mut dyn FnMut() -> c_int; 5] = [
-            &mut || init(0),
-            &mut || version(&mut found.driver),
-            &mut || named(name.as_mut_ptr(), name.len() as c_int, FIRST),
-            &mut || attribute(major, MAJOR, FIRST),
-            &mut || attribute(minor, MINOR, FIRST),
-        ];
-        for call in calls {
-            let code = call();
-            if code != 0 {
-                return Ok(code);
-            }
-        }
-        found.name = CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned();
-    }
-    Ok(0)
 }
 
 impl fmt::Display for Version {
