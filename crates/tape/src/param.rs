@@ -40,7 +40,7 @@ impl Param {
         let master = value.detach().copy()?.contiguous()?;
         Ok(Self(Rc::new(Inner {
             name: name.into(),
-            compute: RefCell::new(master.to_dtype(compute)?),
+            compute: RefCell::new(in_dtype(&master, compute)?),
             master: RefCell::new(master),
             compute_dtype: compute,
             grad: RefCell::new(None),
@@ -102,7 +102,7 @@ impl Param {
         }
         let dtype = self.0.master.borrow().dtype();
         let master = value.detach().to_dtype(dtype)?.copy()?.contiguous()?;
-        *self.0.compute.borrow_mut() = master.to_dtype(self.0.compute_dtype)?;
+        *self.0.compute.borrow_mut() = in_dtype(&master, self.0.compute_dtype)?;
         *self.0.master.borrow_mut() = master;
         Ok(())
     }
@@ -144,6 +144,17 @@ impl Param {
             }
         }
     }
+}
+
+/// `master` in `dtype`: itself where that is its own, else a copy. By the kernel that [`Param::refresh`] uses, as on a
+/// GPU candle's would first have to be compiled.
+fn in_dtype(master: &Tensor, dtype: DType) -> Result<Tensor> {
+    if master.dtype() == dtype {
+        return Ok(master.clone());
+    }
+    let copy = Tensor::zeros(master.shape(), dtype, master.device())?;
+    cast::assign(&copy, master)?;
+    Ok(copy)
 }
 
 impl std::fmt::Debug for Param {
