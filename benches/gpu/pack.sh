@@ -5,11 +5,13 @@
 #
 # Uses the nvcc on PATH, else that of `.ci/cuda-env`. CUDA_COMPUTE_CAP: the oldest card that it is for, 90 by default,
 # which is a Hopper. The programs ask for the CUDA libraries of nvcc's major version,
-# and for a driver as new as nvcc. Fails when the folder is larger than 64 MiB, which is all that some such machines
-# take.
+# and for a driver as new as nvcc. Writes `gpu.tar.xz` and `check.sh`, nothing else, and fails when they
+# are larger than 64 MiB, which is all that some such machines take.
 set -euo pipefail
+# before `cd`: the caller's own folder is meant
+folder=${1:+$(realpath -m -- "$1")}
 cd "$(dirname "$0")/../.."
-folder=$(realpath -m "${1:-target/gpu}")
+folder=${folder:-$PWD/target/gpu}
 most=$((64 << 20))
 
 # without CUDA: the driver that looks for it, and what prepares data
@@ -55,10 +57,10 @@ git -C "$work/gpu/task" -c user.name=gpu -c user.email=gpu@localhost commit -qm 
   nvcc --version | grep release
 } >"$work/gpu/packed.txt"
 
-rm -rf "$folder"
 mkdir -p "$folder"
-tar -C "$work" -c gpu | xz -6 -T0 >"$folder/gpu.tar.xz"
+# as root unpacks it, it is root's: git refuses a repository of someone else
+tar -C "$work" --owner=0 --group=0 --numeric-owner -c gpu | xz -6 -T0 >"$folder/gpu.tar.xz"
 cp benches/gpu/check.sh "$folder/"
-size=$(du -sb "$folder" | cut -f 1)
+size=$(cat "$folder/gpu.tar.xz" "$folder/check.sh" | wc -c)
 echo "$folder: $size bytes, at most $most"
 [ "$size" -le "$most" ]
