@@ -101,12 +101,12 @@ impl Runner for Noted {
         Ok(Card { multiprocessors: 1, shared: 227 << 10 })
     }
 
-    fn launch(&self, launch: &Launch, _: &[MaybeUninit<u8>]) -> Result<()> {
+    unsafe fn launch(&self, launch: &Launch, _: &[MaybeUninit<u8>]) -> Result<()> {
         self.0.borrow_mut().push(Span { what: What::launch(launch), ms: None });
         Ok(())
     }
 
-    fn multiply(&self, p: &Product) -> Result<()> {
+    unsafe fn multiply(&self, p: &Product) -> Result<()> {
         self.0.borrow_mut().push(Span { what: What::product(p), ms: None });
         Ok(())
     }
@@ -152,12 +152,14 @@ mod events {
             self.inner.card()
         }
 
-        fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
-            self.span(What::launch(launch), || self.inner.launch(launch, params))
+        unsafe fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
+            // SAFETY: as the caller vouches.
+            self.span(What::launch(launch), || unsafe { self.inner.launch(launch, params) })
         }
 
-        fn multiply(&self, p: &Product) -> Result<()> {
-            self.span(What::product(p), || self.inner.multiply(p))
+        unsafe fn multiply(&self, p: &Product) -> Result<()> {
+            // SAFETY: as the caller vouches.
+            self.span(What::product(p), || unsafe { self.inner.multiply(p) })
         }
     }
 

@@ -1,7 +1,7 @@
 //! With `cuda`: compiles each kernel source with nvcc into a fat binary that `src/cuda/stream.rs` carries.
 //!
 //! Machine code for each architecture, so that no run spends its budget on a compiler in the driver: 8.0 serves 8.6
-//! and 8.9 too. The newest also as PTX, for what comes after it. An older nvcc leaves out what it does not know, and
+//! and 8.9 too. The oldest and the newest also as PTX, for what lies between them and after. An older nvcc leaves out what it does not know, and
 //! `KERNELS_ARCHS`, such as `80,90`, builds fewer.
 
 #[cfg(not(feature = "cuda"))]
@@ -58,8 +58,8 @@ mod nvcc {
         for arch in archs {
             command.arg(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
         }
-        if let Some(newest) = archs.last() {
-            command.arg(format!("-gencode=arch=compute_{newest},code=compute_{newest}"));
+        for arch in archs.iter().take(1).chain(archs.iter().skip(1).next_back()) {
+            command.arg(format!("-gencode=arch=compute_{arch},code=compute_{arch}"));
         }
         // the architectures of one source side by side
         command.arg("--threads=0");

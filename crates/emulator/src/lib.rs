@@ -50,7 +50,8 @@ pub unsafe fn launch<P: Copy>(order: Order, launch: &Launch, params: &P) -> Resu
     let start = std::ptr::from_ref(params).cast::<MaybeUninit<u8>>();
     // SAFETY: the bytes of `params`; padding may be uninitialised, as the type says.
     let bytes = unsafe { std::slice::from_raw_parts(start, size_of::<P>()) };
-    Emulator { card: CARD, order, variant: CString::default() }.launch(launch, bytes)
+    // SAFETY: the caller vouches for it.
+    unsafe { Emulator { card: CARD, order, variant: CString::default() }.launch(launch, bytes) }
 }
 
 /// As [`run`], with the kernels of a source that is in [`BROKEN`] as they are without one of their barriers.
@@ -94,7 +95,7 @@ impl Runner for Emulator {
         Ok(self.card)
     }
 
-    fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
+    unsafe fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let name = CString::new(launch.kernel).map_err(Error::wrap)?;
         let (order, seed) = match self.order {
@@ -137,7 +138,7 @@ impl Runner for Emulator {
         Err(Error::msg(format!("{launch:?}: {}", text.trim_end_matches('\0').trim_end())))
     }
 
-    fn multiply(&self, p: &Product) -> Result<()> {
+    unsafe fn multiply(&self, p: &Product) -> Result<()> {
         for i in 0..p.batch {
             let (a, b) = (read(&p.a, p.m, p.k, i)?, read(&p.b, p.k, p.n, i)?);
             let before = if p.beta == 0.0 { vec![0.0; p.m * p.n] } else { read(&p.c, p.m, p.n, i)? };

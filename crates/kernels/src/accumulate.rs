@@ -40,11 +40,13 @@ impl Sum<'_> {
     }
 
     /// For a kernel that adds on the way: what it reads, contiguous, and what it writes, which may be the same.
-    pub(crate) fn places(sum: Option<Sum>, like: &Tensor) -> Result<(Option<Tensor>, Tensor)> {
+    pub(crate) fn places(op: &str, sum: Option<Sum>, like: &Tensor) -> Result<(Option<Tensor>, Tensor)> {
         let new = || cuda::empty(like.shape(), like.dtype(), like.device());
         Ok(match sum {
             None => (None, new()?),
             Some(Sum { so_far, owned }) => {
+                crate::same_shape(op, so_far, like)?;
+                cuda::alike(op, like.device(), like.dtype(), &[so_far])?;
                 let before = so_far.contiguous()?;
                 let after = if owned || !so_far.is_contiguous() { before.clone() } else { new()? };
                 (Some(before), after)

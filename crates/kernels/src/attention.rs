@@ -106,7 +106,7 @@ fn reference_with_sums(q: &Tensor, k: &Tensor, v: &Tensor, window: usize) -> Res
     let scores = (wide_q.matmul(&wide_k.transpose(2, 3)?.contiguous()?)? * scale)?;
     let outside = (0..s.time * s.time).map(|at| {
         let (i, j) = (at / s.time, at % s.time);
-        u8::from(j > i || j + window < i)
+        u8::from(j > i || i - j > window)
     });
     let outside = Tensor::from_vec(outside.collect(), (1, 1, s.time, s.time), q.device())?;
     let lowest = Tensor::full(f32::NEG_INFINITY, scores.shape(), q.device())?.to_dtype(scores.dtype())?;

@@ -64,3 +64,37 @@ fn kernels_refuse_before_they_are_launched() {
         refused(embedding::add_backward(&whole, &ids, &t(&[2, 6])), &["embedding", "f32", "BF16"]);
     });
 }
+
+#[test]
+fn kernels_refuse_operands_of_another_type_or_shape() {
+    use kernels::accumulate::Sum;
+    use kernels::rms_norm::{self, Normed};
+    use kernels::{gated_value, relu_squared};
+    // a kernel would read them as what it takes, and past their end
+    emulator::run(emulator::Order::Forward, || {
+        let half = |shape: &[usize]| uniform(shape, 1).to_dtype(DType::BF16).unwrap();
+        let single = |shape: &[usize]| uniform(shape, 1).to_dtype(DType::F32).unwrap();
+        let (x, s) = (half(&[8, 8]), single(&[1]));
+        let wrong = &["F32", "BF16"];
+        refused(mix::forward(&x, &single(&[8, 8]), &s, &s), wrong);
+        refused(mix::backward(&x, &x, &s, &s, &single(&[8, 8]), [None, None]), wrong);
+        let heads = half(&[1, 2, 2, 8]);
+        refused(gated_value::forward(&heads, &single(&[1, 2, 2]), &heads), wrong);
+        refused(relu_squared::backward(&single(&[8, 8]), &x), wrong);
+        refused(linear::forward(&x, &single(&[4, 8])), wrong);
+        refused(linear::backward_weight(&x, &single(&[8, 4])), wrong);
+        refused(embedding::forward(&x, &half(&[3])), &["ids must be u32"]);
+
+        let normed = rms_norm::forward(&x).unwrap();
+        let short = Normed { y: x.clone(), scale: single(&[1]) };
+        refused(rms_norm::backward(&short, &x, None), &["rms_norm", "8 rows"]);
+        for owned in [false, true] {
+            let (wide, low) = (single(&[8, 8]), half(&[1, 8]));
+            let sum = |so_far| Some(Sum { so_far, owned });
+            refused(rms_norm::backward(&normed, &x, sum(&wide)), wrong);
+            refused(rms_norm::backward(&normed, &x, sum(&low)), &["rms_norm", "[1, 8]"]);
+            refused(linear::backward_input(&x, &half(&[8, 8]), sum(&low)), &["linear", "[1, 8]"]);
+        }
+        refused(linear::add_backward_weight(&x, &x, &half(&[8, 8])), &["linear", "shares its storage"]);
+    });
+}

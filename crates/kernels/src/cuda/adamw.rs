@@ -1,6 +1,6 @@
 //! AdamW over many tensors at once: `adamw.cu`.
 
-use super::{Launch, Params, address, blocks, in_place, runs_on};
+use super::{Launch, Params, address, alike, blocks, in_place, runs_on};
 use crate::adamw::{Factors, Update};
 use candle_core::{DType, Result, Tensor};
 
@@ -48,6 +48,12 @@ pub(crate) fn step(updates: &[&Update]) -> Result<()> {
     for part in updates.chunks(MOST) {
         // contiguous gradients, kept until the launch
         let grads = part.iter().map(|u| u.g.contiguous()).collect::<Result<Vec<_>>>()?;
+        let device = part[0].w.device();
+        for (u, g) in part.iter().zip(&grads) {
+            alike("adamw", device, u.w.dtype(), &[&u.w, &u.m, &u.v])?;
+            alike("adamw", device, g.dtype(), &[g])?;
+            alike("adamw", device, DType::BF16, &u.copy.iter().collect::<Vec<_>>())?;
+        }
         let mut all = All([One::default(); MOST]);
         for ((one, u), g) in all.0.iter_mut().zip(part).zip(&grads) {
             *one = One::of(u, g)?;
@@ -55,7 +61,7 @@ pub(crate) fn step(updates: &[&Update]) -> Result<()> {
         let largest = part.iter().map(|u| u.w.elem_count()).max().unwrap_or(0);
         let across = blocks("adamw", largest, 8 * THREADS)?;
         let launch = Launch::new("adamw", across, THREADS as u32);
-        Launch { grid: [across, part.len() as u32, 1], ..launch }.run(part[0].w.device(), &all)?;
+        Launch { grid: [across, part.len() as u32, 1], ..launch }.run(device, &all)?;
     }
     Ok(())
 }

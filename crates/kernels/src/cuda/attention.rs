@@ -1,7 +1,7 @@
 //! Causal sliding-window attention: `attention.cu`.
 
 use super::runner::runner;
-use super::{Card, Launch, Params, address, blocks, empty, int};
+use super::{Card, Launch, Params, address, alike, blocks, empty, int};
 use crate::attention::{Attended, Gradients};
 use candle_core::{D, DType, Result, Tensor, bail};
 
@@ -123,6 +123,7 @@ pub(crate) fn takes(q: &Tensor) -> bool {
 pub(crate) fn forward(q: &Tensor, k: &Tensor, v: &Tensor, window: usize) -> Result<Attended> {
     let (batch, time, heads, width) = q.dims4()?;
     let (q, k, v) = (on_16_bytes(q)?, on_16_bytes(k)?, on_16_bytes(v)?);
+    alike("attention", q.device(), DType::BF16, &[&k, &v])?;
     let out = empty(q.shape(), DType::BF16, q.device())?;
     let log_sum_exp = empty((batch, heads, time), DType::F32, q.device())?;
     let params = Forward {
@@ -165,6 +166,8 @@ pub(crate) fn backward(
     let (q, k, v) = (on_16_bytes(q)?, on_16_bytes(k)?, on_16_bytes(v)?);
     let (out, d_out) = (on_16_bytes(&attended.out)?, on_16_bytes(d_out)?);
     let log_sum_exp = attended.log_sum_exp.contiguous()?;
+    alike("attention", device, DType::BF16, &[&k, &v, &out, &d_out])?;
+    alike("attention", device, DType::F32, &[&log_sum_exp])?;
     if log_sum_exp.dims() != [batch, heads, time] || log_sum_exp.dtype() != DType::F32 {
         bail!("attention: {log_sum_exp:?} is no log-sum-exp of q {:?}", q.shape())
     }

@@ -1,6 +1,6 @@
 //! Embedding: `embedding.cu`.
 
-use super::{Launch, Params, address, address_or_null, blocks, empty, in_place, int};
+use super::{Launch, Params, address, address_or_null, alike, blocks, empty, in_place, int};
 use crate::storage::apart;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
@@ -75,6 +75,7 @@ pub(crate) fn forward(w: &Tensor, ids: &Tensor) -> Result<Tensor> {
     let rows = ids.elem_count();
     let mut shape = ids.dims().to_vec();
     shape.push(width);
+    alike("embedding", w.device(), DType::U32, &[&ids])?;
     let y = empty(shape, DType::BF16, w.device())?;
     let params = Gather {
         w: address(&w)?,
@@ -94,6 +95,8 @@ pub(crate) fn add_backward(dw: &Tensor, ids: &Tensor, dy: &Tensor) -> Result<()>
     if dw.dtype() != DType::F32 {
         bail!("embedding: dw must be f32, not {:?}", dw.dtype())
     }
+    alike("embedding", dy.device(), DType::U32, &[&ids])?;
+    alike("embedding", dy.device(), DType::F32, &[dw])?;
     apart("embedding", &[dw], &[&dy])?;
     let n = int("embedding", ids.elem_count())?;
     let (vocab, wide) = (int("embedding", vocab)?, int("embedding", width)?);

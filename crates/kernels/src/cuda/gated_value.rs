@@ -1,6 +1,6 @@
 //! Gated value add: `gated_value.cu`.
 
-use super::{Launch, Params, address, blocks, empty, int, lanes};
+use super::{Launch, Params, address, alike, blocks, empty, int, lanes};
 use crate::gated_value::Gradients;
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -52,6 +52,7 @@ fn launch<P: Params>(
 pub(crate) fn forward(v: &Tensor, gate: &Tensor, ve: &Tensor) -> Result<Tensor> {
     let (v, gate, ve) = (v.contiguous()?, gate.contiguous()?, ve.contiguous()?);
     let (heads, width) = (gate.elem_count(), v.dim(3)?);
+    alike("gated_value", v.device(), DType::BF16, &[&gate, &ve])?;
     let y = empty(v.shape(), DType::BF16, v.device())?;
     let params = Forward {
         v: address(&v)?,
@@ -69,6 +70,7 @@ pub(crate) fn forward(v: &Tensor, gate: &Tensor, ve: &Tensor) -> Result<Tensor> 
 pub(crate) fn backward(gate: &Tensor, ve: &Tensor, dy: &Tensor) -> Result<Gradients> {
     let (gate, ve) = (gate.contiguous()?, ve.contiguous()?);
     let (heads, width, rows) = (gate.elem_count(), ve.dim(3)?, dy.contiguous()?);
+    alike("gated_value", dy.device(), DType::BF16, &[&gate, &ve, dy])?;
     let dgate = empty(gate.shape(), DType::BF16, gate.device())?;
     let dve = empty(ve.shape(), DType::BF16, ve.device())?;
     let params = Backward {

@@ -1,7 +1,7 @@
 //! Head, soft cap and cross-entropy: `head.cu`, between the products of a chunk.
 
 use super::product::{Operand, multiply};
-use super::{Launch, Params, address, empty, int};
+use super::{Launch, Params, address, alike, empty, int};
 use crate::storage::apart;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
@@ -66,6 +66,8 @@ pub(crate) fn loss(
     }
     let (vocab, width) = w.dims2()?;
     let (flat, w, targets) = (x.contiguous()?.reshape(((), width))?, w.contiguous()?, targets.contiguous()?);
+    alike("head", device, DType::BF16, &[&w])?;
+    alike("head", device, DType::U32, &[&targets])?;
     let rows = flat.dim(0)?;
     let stride = vocab.next_multiple_of(8);
     let chunk = if device.is_cpu() { EMULATED_CHUNK } else { CHUNK };
@@ -76,6 +78,7 @@ pub(crate) fn loss(
     let dx = match gradients {
         None => None,
         Some((_, dw)) => {
+            alike("head", device, DType::F32, &[dw])?;
             apart("head", &[dw], &[&flat, &w])?;
             Some(empty((rows, width), DType::BF16, device)?)
         }

@@ -1,9 +1,10 @@
 //! Linear: products alone, no kernel of its own.
 
 use super::product::{Operand, multiply};
-use super::{empty, int};
+use super::{alike, empty};
 use crate::accumulate::Sum;
-use candle_core::{D, DType, Result, Tensor};
+use crate::storage::apart;
+use candle_core::{D, DType, Result, Tensor, bail};
 
 /// x: (…, last) as a matrix whose rows are contiguous. A view that narrows the last axis stays one.
 fn matrix(x: &Tensor) -> Result<Tensor> {
@@ -30,6 +31,7 @@ fn with_last(x: &Tensor, last: usize) -> Vec<usize> {
 
 pub(crate) fn forward(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let (rows, w) = (matrix(x)?, w.contiguous()?);
+    alike("linear", x.device(), DType::BF16, &[&w])?;
     let y = empty((rows.dim(0)?, w.dim(0)?), DType::BF16, x.device())?;
     multiply(x.device(), 1.0, Operand::of(&rows)?, Operand::of(&w)?.t(), 0.0, Operand::of(&y)?)?;
     y.reshape(with_last(x, w.dim(0)?))
@@ -38,9 +40,18 @@ pub(crate) fn forward(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 pub(crate) fn backward_input(dy: &Tensor, w: &Tensor, sum: Option<Sum>) -> Result<Tensor> {
     let (rows, w) = (matrix(dy)?, w.contiguous()?);
     let last = w.dim(1)?;
+    let shape = with_last(dy, last);
+    alike("linear", dy.device(), DType::BF16, &[&w])?;
+    if let Some(Sum { so_far, .. }) = sum {
+        alike("linear", dy.device(), DType::BF16, &[so_far])?;
+        apart("linear", &[so_far], &[dy, &w])?;
+        if so_far.dims() != shape {
+            bail!("linear: a sum of shape {:?} for a gradient of {shape:?}", so_far.shape())
+        }
+    }
     // cuBLAS adds in place only
     let (dx, beta) = match sum {
-        None => (empty(with_last(dy, last), DType::BF16, dy.device())?, 0.0),
+        None => (empty(shape, DType::BF16, dy.device())?, 0.0),
         Some(sum) if sum.owned => (sum.so_far.contiguous()?, 1.0),
         Some(sum) => (sum.so_far.copy()?.contiguous()?, 1.0),
     };
@@ -61,6 +72,8 @@ pub(crate) fn add_backward_weight(dw: &Tensor, x: &Tensor, dy: &Tensor) -> Resul
 
 fn weight(beta: f32, dw: &Tensor, x: &Tensor, dy: &Tensor) -> Result<()> {
     let (x, dy) = (matrix(x)?, matrix(dy)?);
-    int("linear", x.dim(0)?)?;
+    alike("linear", x.device(), DType::BF16, &[&dy])?;
+    alike("linear", x.device(), dw.dtype(), &[dw])?;
+    apart("linear", &[dw], &[&x, &dy])?;
     multiply(x.device(), 1.0, Operand::of(&dy)?.t(), Operand::of(&x)?, beta, Operand::of(dw)?)
 }

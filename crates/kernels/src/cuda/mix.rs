@@ -1,6 +1,6 @@
 //! Residual mix: `mix.cu`.
 
-use super::{Launch, Params, address, address_or_null, blocks, empty, map};
+use super::{Launch, Params, address, address_or_null, alike, blocks, empty, map};
 use crate::accumulate::Sum;
 use crate::mix::Gradients;
 use candle_core::{DType, Result, Tensor};
@@ -62,6 +62,8 @@ unsafe impl Params for Finish {}
 pub(crate) fn forward(x: &Tensor, x0: &Tensor, r: &Tensor, z: &Tensor) -> Result<Tensor> {
     let (x, x0, n) = (x.contiguous()?, x0.contiguous()?, x.elem_count());
     let (r, z) = (r.to_dtype(DType::F32)?, z.to_dtype(DType::F32)?);
+    alike("mix", x.device(), DType::BF16, &[&x0])?;
+    alike("mix", x.device(), DType::F32, &[&r, &z])?;
     let y = empty(x.shape(), DType::BF16, x.device())?;
     let params = Forward {
         x: address(&x)?,
@@ -85,7 +87,9 @@ pub(crate) fn backward(
 ) -> Result<Gradients> {
     let (x, x0, dy, n) = (x.contiguous()?, x0.contiguous()?, dy.contiguous()?, x.elem_count());
     let (wide_r, wide_z) = (r.to_dtype(DType::F32)?, z.to_dtype(DType::F32)?);
-    let ((sum, dx), (sum0, dx0)) = (Sum::places(sum, &x)?, Sum::places(sum0, &x)?);
+    alike("mix", x.device(), DType::BF16, &[&x0, &dy])?;
+    alike("mix", x.device(), DType::F32, &[&wide_r, &wide_z])?;
+    let ((sum, dx), (sum0, dx0)) = (Sum::places("mix", sum, &x)?, Sum::places("mix", sum0, &x)?);
     let blocks = blocks("mix", n, PART)?;
     let device = x.device();
     let parts = empty((blocks as usize, 2), DType::F32, device)?;

@@ -42,10 +42,22 @@ pub(crate) fn takes_f32_too(t: &Tensor) -> bool {
     matches!(t.dtype(), DType::BF16 | DType::F32) && runs_on(t.device())
 }
 
+/// Errors unless all of `tensors` are of `dtype` and on `device`: a kernel reads what it is given as what it takes.
+pub(crate) fn alike(op: &str, device: &Device, dtype: DType, tensors: &[&Tensor]) -> Result<()> {
+    for t in tensors {
+        if t.dtype() != dtype || !t.device().same_device(device) {
+            let (found, place) = (t.dtype(), t.device().location());
+            let wanted = device.location();
+            bail!("{op}: an operand is {found:?} on {place:?}, and {dtype:?} on {wanted:?} is needed")
+        }
+    }
+    Ok(())
+}
+
 /// Address of the first element of `t`, whatever its strides; valid as long as `t` is.
 ///
-/// Work on a stream is done in order and memory is freed in that order too, so a tensor may be dropped as soon as the
-/// kernels that use it are launched.
+/// Work of one thread is done in order and memory is freed in that order too, so a tensor may be dropped as soon as the
+/// kernels that use it are launched. Streams are a thread's own: tensors that change do not pass between threads.
 pub(crate) fn address(t: &Tensor) -> Result<u64> {
     let (storage, layout) = t.storage_and_layout();
     let base = match &*storage {

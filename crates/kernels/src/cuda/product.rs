@@ -97,6 +97,11 @@ pub(crate) fn multiply(
     {
         bail!("product: {}×{} by {}×{} into {m}×{n}", a.rows, a.cols, b.rows, b.cols)
     }
+    if [a.matrix.dtype, b.matrix.dtype] != [DType::BF16; 2]
+        || !matches!(c.matrix.dtype, DType::BF16 | DType::F32)
+    {
+        bail!("product: {:?} by {:?} into {:?}", a.matrix.dtype, b.matrix.dtype, c.matrix.dtype)
+    }
     if m == 0 || n == 0 || c.batch == 0 {
         return Ok(());
     }
@@ -104,5 +109,7 @@ pub(crate) fn multiply(
         int("product", size)?;
     }
     let product = Product { a: a.matrix, b: b.matrix, c: c.matrix, m, n, k, batch: c.batch, alpha, beta };
-    runner(device)?.multiply(&product)
+    let runner = runner(device)?;
+    // SAFETY: `Operand` took addresses, sizes and strides from tensors that the caller holds.
+    unsafe { runner.multiply(&product) }
 }

@@ -1,6 +1,6 @@
 //! relu²: `relu_squared.cu`.
 
-use super::{Params, address, empty, map};
+use super::{Params, address, alike, empty, map};
 use candle_core::{DType, Result, Tensor};
 
 #[repr(C)]
@@ -36,6 +36,7 @@ pub(crate) fn forward(x: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn backward(y: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let (y, dy, n) = (y.contiguous()?, dy.contiguous()?, y.elem_count());
+    alike("relu_squared", dy.device(), DType::BF16, &[&y])?;
     let dx = empty(y.shape(), DType::BF16, y.device())?;
     let params = Backward { y: address(&y)?, dy: address(&dy)?, dx: address(&dx)?, n: n as i64 };
     map("relu_squared_backward", n, y.device(), &params)?;

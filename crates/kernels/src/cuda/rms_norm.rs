@@ -1,9 +1,9 @@
 //! RMS norm: `rms_norm.cu`.
 
-use super::{Launch, Params, address, address_or_null, blocks, empty, int};
+use super::{Launch, Params, address, address_or_null, alike, blocks, empty, int};
 use crate::accumulate::Sum;
 use crate::rms_norm::{EPS, Normed};
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{D, DType, Result, Tensor, bail};
 
 /// Rows of a block, one for each warp.
 const ROWS: usize = 8;
@@ -59,7 +59,12 @@ pub(crate) fn forward(x: &Tensor) -> Result<Normed> {
 pub(crate) fn backward(normed: &Normed, dy: &Tensor, sum: Option<Sum>) -> Result<Tensor> {
     let (y, dy, width) = (normed.y.contiguous()?, dy.contiguous()?, dy.dim(D::Minus1)?);
     let rows = y.elem_count() / width.max(1);
-    let (before, dx) = Sum::places(sum, &dy)?;
+    alike("rms_norm", dy.device(), DType::BF16, &[&y])?;
+    alike("rms_norm", dy.device(), DType::F32, &[&normed.scale])?;
+    if normed.scale.elem_count() != rows || !normed.scale.is_contiguous() {
+        bail!("rms_norm: scale of shape {:?} for {rows} rows", normed.scale.shape())
+    }
+    let (before, dx) = Sum::places("rms_norm", sum, &dy)?;
     let params = Backward {
         y: address(&y)?,
         scale: address(&normed.scale)?,

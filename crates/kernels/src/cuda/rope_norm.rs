@@ -1,8 +1,8 @@
 //! Rotary embedding and RMS norm of heads: `rope_norm.cu`.
 
-use super::{Launch, Params, address, blocks, empty, int, lanes};
+use super::{Launch, Params, address, alike, blocks, empty, int, lanes};
 use crate::rms_norm::{EPS, Normed};
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, bail};
 
 /// Threads of a block; as in rope_norm.cu.
 const THREADS: usize = 256;
@@ -88,6 +88,7 @@ fn tables(cos: &Tensor, sin: &Tensor) -> Result<[Tensor; 2]> {
 
 pub(crate) fn forward(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Normed> {
     let ((x, at, size), [cos, sin]) = (heads(x)?, tables(cos, sin)?);
+    alike("rope_norm", x.device(), DType::BF16, &[&cos, &sin])?;
     let y = empty(x.shape(), DType::BF16, x.device())?;
     let scale = empty(&x.dims()[..3], DType::F32, x.device())?;
     let params = Forward {
@@ -107,6 +108,11 @@ pub(crate) fn forward(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Normed> 
 pub(crate) fn backward(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let ((dy, at, size), [cos, sin]) = (heads(dy)?, tables(cos, sin)?);
     let y = normed.y.contiguous()?;
+    alike("rope_norm", dy.device(), DType::BF16, &[&y, &cos, &sin])?;
+    alike("rope_norm", dy.device(), DType::F32, &[&normed.scale])?;
+    if normed.scale.dims() != &dy.dims()[..3] || !normed.scale.is_contiguous() {
+        bail!("rope_norm: scale of shape {:?} for heads {:?}", normed.scale.shape(), dy.shape())
+    }
     let dx = empty(dy.shape(), DType::BF16, dy.device())?;
     let params = Backward {
         y: address(&y)?,

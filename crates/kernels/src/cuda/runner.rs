@@ -40,7 +40,9 @@ impl Launch {
         let start = std::ptr::from_ref(params).cast::<MaybeUninit<u8>>();
         // SAFETY: the bytes of `params`, borrowed for this call; padding may be uninitialised, as the type says.
         let bytes = unsafe { std::slice::from_raw_parts(start, size_of::<P>()) };
-        runner(device)?.launch(&self, bytes)
+        let runner = runner(device)?;
+        // SAFETY: `Params` vouches for the struct, and the ops of this folder for what its addresses lead to.
+        unsafe { runner.launch(&self, bytes) }
     }
 }
 
@@ -59,10 +61,16 @@ pub trait Runner {
     fn card(&self) -> Result<Card>;
 
     /// Runs a kernel; `params` holds the bytes of its parameter struct.
-    fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()>;
+    ///
+    /// # Safety
+    /// The struct is that of the kernel, and its addresses are those of memory that it may read and write.
+    unsafe fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()>;
 
     /// Multiplies.
-    fn multiply(&self, product: &Product) -> Result<()>;
+    ///
+    /// # Safety
+    /// The operands' addresses are those of memory of the sizes given.
+    unsafe fn multiply(&self, product: &Product) -> Result<()>;
 }
 
 thread_local! {

@@ -139,7 +139,7 @@ impl Runner for Stream {
         Ok(Card { multiprocessors: read(MULTIPROCESSORS)?, shared: read(SHARED)? })
     }
 
-    fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
+    unsafe fn launch(&self, launch: &Launch, params: &[MaybeUninit<u8>]) -> Result<()> {
         let function = self.function(launch.kernel, launch.shared)?;
         let mut bytes = Bytes([MaybeUninit::uninit(); MOST_PARAMS]);
         bytes.0[..params.len()].copy_from_slice(params);
@@ -155,7 +155,7 @@ impl Runner for Stream {
         Ok(())
     }
 
-    fn multiply(&self, p: &Product) -> Result<()> {
+    unsafe fn multiply(&self, p: &Product) -> Result<()> {
         let dtype = |t: DType| match t {
             DType::BF16 => Ok(cublas::cudaDataType::CUDA_R_16BF),
             DType::F32 => Ok(cublas::cudaDataType::CUDA_R_32F),
