@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use benches::agreement::apart;
 use benches::peer::{Peer, SCRIPT, Shape, median};
 use benches::spans::{self, Span};
 use candle_core::{DType, Device, Tensor};
@@ -167,7 +168,7 @@ fn curve(shape: &ShapeArgs, steps: usize, device: &Device) -> Result<Value> {
         println!("{:4} {:8.4} {:8.4}", step + 1, losses[0], losses[1]);
         rows.push((losses[0], losses[1]));
     }
-    let apart = rows.iter().map(|(cpu, gpu)| (cpu - gpu).abs()).fold(0.0, f64::max);
+    let apart = apart(&rows)?;
     println!("at most {apart:.4} nats apart");
     Ok(json!({ "steps": steps, "apart": apart, "first": rows.first(), "last": rows.last() }))
 }
@@ -218,13 +219,15 @@ fn speed(
         for _ in 0..steps {
             device.synchronize()?;
             let begun = Instant::now();
-            train(&model, &mut optimizer, &batches, 0.1)?;
+            let loss = train(&model, &mut optimizer, &batches, 0.1)?;
             device.synchronize()?;
             ours.push(begun.elapsed());
+            ensure!(loss.is_finite(), "the loss is {loss}: the time of what goes wrong is no figure");
         }
         for _ in 0..steps {
             let Some(peer) = &mut peer else { break };
             let step = peer.accumulate(&ids, rows, micro, 0.1)?;
+            ensure!(step.loss.is_finite(), "the peer's loss is {}", step.loss);
             their_peak = step.peak_bytes;
             theirs.push(step.time);
         }
