@@ -6,20 +6,15 @@
 
 mod found;
 
-use std::{
-    ffi::c_int,
-    fmt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ffi::c_int, fmt, path::PathBuf, sync::OnceLock, time::Duration};
 
 use prepare::profile::cuda_device_present;
 use sandbox::Confinement;
 
 pub use self::found::{Found, try_libraries};
 use crate::{
-    exec::{self, End, Spec, StopFlag, allowed_env},
-    runlog::{RunLog, Stream, plain},
+    exec::{self, End, Spec, allowed_env},
+    runlog::plain,
 };
 
 /// The hidden command that loads the libraries named by its arguments and prints a [`Found`].
@@ -79,18 +74,23 @@ pub struct Compiler {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32, pub u32);
 
-/// Looks, by trying; `compiles` where a build needs the compiler and CUDA's libraries as well.
+/// Looks, by trying, once in a process: a driver that hangs is waited for once. `compiles` where a build needs the
+/// compiler and CUDA's libraries as well.
 pub fn look(compiles: bool) -> Cuda {
     let hidden =
         std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|devices| devices.is_empty() || devices == "-1");
     if hidden || !cuda_device_present() {
         return Cuda::Absent;
     }
-    let card = compiles
-        .then(|| nvcc().ok_or_else(no_compiler).and_then(Compiler::at))
-        .transpose()
-        .and_then(|compiler| judge(load(compiler.as_ref(), None)?, compiler));
-    card.map_or_else(Cuda::Unusable, Cuda::Usable)
+    static SEEN: [OnceLock<Cuda>; 2] = [const { OnceLock::new() }; 2];
+    let looked = || {
+        let card = compiles
+            .then(|| nvcc().ok_or_else(no_compiler).and_then(Compiler::at))
+            .transpose()
+            .and_then(|compiler| judge(load(compiler.as_ref(), None)?, compiler));
+        card.map_or_else(Cuda::Unusable, Cuda::Usable)
+    };
+    SEEN[usize::from(compiles)].get_or_init(looked).clone()
 }
 
 /// Whether a process that is confined as trials are can use a card that can be used without.
@@ -170,16 +170,11 @@ fn load(compiler: Option<&Compiler>, confinement: Option<Confinement>) -> Result
     let this = std::env::current_exe().map_err(|error| silent(error.to_string()))?;
     let mut command = vec![this.to_string_lossy().into_owned(), COMMAND.to_owned()];
     command.extend(compiler.map(Compiler::libraries).unwrap_or_default());
-    let (mut answer, mut log) = (Vec::new(), RunLog::create(Path::new("/dev/null")));
-    let mut hear = |stream, bytes: &[u8]| {
-        if stream == Stream::Out {
-            answer.extend_from_slice(bytes);
-        }
-    };
     let spec = Spec { confinement, ..Spec::new(&command, "/".into(), allowed_env(), PATIENCE) };
-    match exec::run(spec, &mut log, &mut hear, &StopFlag::default()).end {
-        End::Exited(0) => serde_json::from_slice(&answer).map_err(|error| silent(error.to_string())),
-        end => Err(silent(format!("a program that asks it {end}"))),
+    match exec::ask(spec) {
+        (End::Exited(0), answer) => Found::read(&answer)
+            .ok_or_else(|| silent("it ends the program that asks it, before that has an answer".into())),
+        (end, _) => Err(silent(format!("a program that asks it {end}"))),
     }
 }
 
@@ -195,8 +190,12 @@ fn judge(found: Found, compiler: Option<Compiler>) -> Result<Card, Obstacle> {
     if found.code != 0 {
         return Err(refused(found.code));
     }
-    let driver = Version(found.driver as u32 / 1000, found.driver as u32 % 1000 / 10);
-    let capability = Version(found.capability[0] as u32, found.capability[1] as u32);
+    // a version below zero is none
+    let [driver, major, minor] =
+        [found.driver, found.capability[0], found.capability[1]].map(|n| u32::try_from(n).unwrap_or(0));
+    let (driver, capability) = (Version(driver / 1000, driver % 1000 / 10), Version(major, minor));
+    let name = Some(plain(&found.name, 80)).filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| "a GPU without a name".to_owned());
     if let Some(compiler) = &compiler {
         let version = compiler.version;
         if driver < version {
@@ -208,7 +207,7 @@ fn judge(found: Found, compiler: Option<Compiler>) -> Result<Card, Obstacle> {
         }
         if capability < LEAST {
             return Err(Obstacle {
-                what: format!("{} has compute capability {capability}; the kernels need {LEAST}", found.name),
+                what: format!("{name} has compute capability {capability}; the kernels need {LEAST}"),
                 remedy: "use the profile laptop on the CPU, or another card (CUDA_VISIBLE_DEVICES)".into(),
             });
         }
@@ -216,7 +215,7 @@ fn judge(found: Found, compiler: Option<Compiler>) -> Result<Card, Obstacle> {
             return Err(missing(first, &found.missing[1..], compiler));
         }
     }
-    Ok(Card { name: found.name, driver, capability, compiler })
+    Ok(Card { name, driver, capability, compiler })
 }
 
 fn missing(first: &str, others: &[String], compiler: &Compiler) -> Obstacle {
@@ -347,6 +346,35 @@ mod tests {
     fn a_card_older_than_the_kernels_is_no_card() {
         let what = obstacle(Found { capability: [7, 5], name: "Tesla T4".into(), ..good() }).what;
         assert!(what.contains("Tesla T4") && what.contains("7.5") && what.contains("8.0"), "{what}");
+    }
+
+    #[test]
+    fn what_a_driver_says_of_its_card_is_fit_for_a_terminal() {
+        let name = "Toy\u{1b}[31m H200\u{7}\n\u{202e}".to_owned();
+        let card = judge(Found { name, ..good() }, Some(compiler())).unwrap();
+        assert_eq!(card.name, "Toy H200");
+        let found = Found { name: "\u{7}".into(), driver: -5, capability: [-1, -1], ..good() };
+        let card = judge(Found { name: found.name.clone(), ..good() }, None).unwrap();
+        assert_eq!(card.name, "a GPU without a name");
+        let what = obstacle(found).what;
+        assert!(what.contains("CUDA 0.0"), "no version is older than any: {what}");
+    }
+
+    #[test]
+    fn an_answer_is_found_among_what_the_driver_prints() {
+        let json = serde_json::to_string(&good()).unwrap();
+        for answer in [
+            json.clone(),
+            format!("driver: hello\n{json}"),
+            format!("driver: {{}}\n{json}\ndriver: goodbye"), // what C's stdio has kept comes last
+            format!("\u{1b}[31m\n\n{json}\n\n"),
+        ] {
+            assert_eq!(Found::read(answer.as_bytes()), Some(good()), "{answer:?}");
+        }
+        for answer in ["", "driver: hello\n", "{}", "{\"missing\":[]"] {
+            assert_eq!(Found::read(answer.as_bytes()), None, "{answer:?}");
+        }
+        assert_eq!(Found::read(&[&[0xff, b'\n'], json.as_bytes()].concat()), Some(good()));
     }
 
     #[test]

@@ -226,10 +226,29 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// What a trusted program prints about itself, for example `rustc --version`; `None` where it cannot be run.
+/// Runs a command for what it prints to stdout; nothing is logged, and nobody can stop it before its limit.
+pub fn ask(spec: Spec<'_>) -> (End, Vec<u8>) {
+    let (mut answer, mut log) = (Vec::new(), RunLog::create(Path::new("/dev/null")));
+    let mut hear = |stream, bytes: &[u8]| {
+        if stream == Stream::Out {
+            answer.extend_from_slice(bytes);
+        }
+    };
+    let end = run(spec, &mut log, &mut hear, &StopFlag::default()).end;
+    (end, answer)
+}
+
+/// What a trusted program prints about itself, for example `rustc --version`; `None` where it cannot be run, or
+/// does not answer in ten seconds.
 pub fn output_of(program: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    output_within(Duration::from_secs(10), program, args)
+}
+
+fn output_within(limit: Duration, program: &str, args: &[&str]) -> Option<String> {
+    let command: Vec<String> = [program].iter().chain(args).map(|&arg| arg.to_owned()).collect();
+    // here: rustup takes the toolchain from the folder
+    let (end, answer) = ask(Spec::new(&command, ".".into(), allowed_env(), limit));
+    end.is_success().then(|| String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// Its first line.

@@ -32,6 +32,22 @@ fn counting(acts: &[&str]) -> String {
 }
 
 #[test]
+fn doctor_tries_what_a_trial_would_and_finds_nothing_within_reach() {
+    let Some(toy) =
+        confined("echo '{\"loss\": 1}'\n", "hide = [\"secret.txt\", \"folder\", \"folder/more\"]\n")
+    else {
+        return;
+    };
+    toy.write("secret.txt", "the answers");
+    toy.write("folder/more/a.txt", "more of them");
+    toy.commit("something hidden");
+    // a run leaves .ratchet and results.tsv, so that each act has its object
+    toy.exits(0, &["run", "--trials", "1", "--tag", "bar"]);
+    let denied = ["denied: read .git, read .ratchet, read the parent's environment, write ratchet.toml"];
+    toy.exits(0, &["doctor"]).says(&denied).says(&["read what is hidden"]);
+}
+
+#[test]
 fn a_trial_reads_its_worktree_and_nothing_else_of_the_users() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("key"), "secret").unwrap();

@@ -17,9 +17,17 @@ fn cc(dir: &Path, source: &str, args: &[&str]) {
 
 /// A driver's library that answers `cuInit` with this code, for a card of capability 9.0 and CUDA 13.0.
 fn driver(dir: &Path, code: u32) {
+    driver_that(dir, &format!("return {code};"));
+}
+
+/// One whose `cuInit` does this.
+fn driver_that(dir: &Path, acts: &str) {
     let source = format!(
-        "#include <string.h>
-        int cuInit(unsigned flags) {{ return {code}; }}
+        "#include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        int cuInit(unsigned flags) {{ {acts} }}
         int cuDriverGetVersion(int *version) {{ *version = 13000; return 0; }}
         int cuDeviceGetName(char *name, int size, int card) {{ strncpy(name, \"Toy H200\", size); return 0; }}
         int cuDeviceGetAttribute(int *value, int which, int card) {{ *value = which == 75 ? 9 : 0; return 0; }}"
@@ -42,6 +50,18 @@ fn a_driver_is_asked_for_its_card() {
     assert_eq!(found["missing"], serde_json::json!([]));
     assert_eq!((&found["code"], &found["driver"]), (&0.into(), &13_000.into()));
     assert_eq!((&found["name"], &found["capability"]), (&"Toy H200".into(), &serde_json::json!([9, 0])));
+}
+
+#[test]
+fn a_driver_that_prints_does_not_garble_the_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    // written at once, and kept by stdio until the end; neither ends its line
+    driver_that(dir.path(), "if (write(1, \"{first\", 6)) printf(\"last\"); return 0;");
+    let toy = Toy::no_repository().env("LD_LIBRARY_PATH", dir.path().to_str().unwrap());
+    let said = toy.exits(0, &["try-cuda"]).stdout;
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((lines[0], lines[2], lines.len()), ("{first", "last", 3), "{said}");
+    assert_eq!(serde_json::from_str::<Value>(lines[1]).unwrap()["name"], "Toy H200");
 }
 
 #[test]

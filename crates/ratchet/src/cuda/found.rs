@@ -22,6 +22,18 @@ pub struct Found {
     pub(super) capability: [c_int; 2],
 }
 
+impl Found {
+    /// As the hidden command prints it: on a line of its own, for a driver may print as well.
+    pub fn line(&self) -> serde_json::Result<String> {
+        Ok(format!("\n{}\n", serde_json::to_string(self)?))
+    }
+
+    /// The last such line of what the command printed; `None` where the driver ended it before.
+    pub(super) fn read(answer: &[u8]) -> Option<Self> {
+        answer.rsplit(|&byte| byte == b'\n').find_map(|line| serde_json::from_slice(line).ok())
+    }
+}
+
 /// Loads the driver's library and `libraries`, and asks the driver for its first card. For the hidden command.
 pub fn try_libraries(libraries: &[String]) -> Found {
     let mut found = Found::default();

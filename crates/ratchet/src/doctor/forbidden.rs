@@ -22,6 +22,8 @@ use crate::{
 pub const COMMAND: &str = "try-forbidden";
 
 const NAME: &str = "sandbox";
+/// A file below each hidden path of the worktree that the child has; of folders, names can be listed everywhere.
+const HIDDEN: &str = "hidden";
 const OFF: &str = "where you trust the proposer, set mode = \"off\" under [sandbox] in ratchet.toml";
 
 /// Checks the sandbox of a task.
@@ -102,13 +104,21 @@ fn attempt_all(root: &Path, task: &Task) -> Result<(Vec<Tried>, Option<Obstacle>
     let dir = temporary.path().to_path_buf();
     let place = Place {
         root: root.to_path_buf(),
-        worktree: root.to_path_buf(),
+        worktree: dir.join("worktree"), // elsewhere, as a trial's: the root has `.git` in it
         target: dir.join("target"),
         bin: dir.join("bin"),
         dir,
         seed: 0,
     };
     place.clear()?;
+    std::fs::create_dir(&place.worktree).doing("create", &place.worktree)?;
+    for hidden in task.sandbox.hide.iter().map(|path| place.worktree.join(path)) {
+        let write = || {
+            std::fs::create_dir_all(&hidden)?;
+            std::fs::write(hidden.join(HIDDEN), "")
+        };
+        write().doing("create", &hidden)?;
+    }
     let this = std::env::current_exe().doing("find this program", Path::new("ratchet"))?;
     let command = task.fit.as_ref().map_or(&task.score.command, |fit| &fit.command);
     let mut policy = Reach { task, setting: &setting, place: &place }.fit(command);
@@ -176,6 +186,7 @@ fn acts(root: &Path, task: &Task, setting: &Setting, place: &Place, this: &Path)
     );
     for path in &task.sandbox.hide {
         acts.push(("read what is hidden", Act::Read(root.join(path)), false));
+        acts.push(("read what is hidden", Act::Read(place.worktree.join(path).join(HIDDEN)), false));
     }
     let profile = setting.profile.and_then(|profile| Cache::of(profile).ok());
     acts.extend(profile.map(|paths| ("read exam rows", Act::Read(paths.dir().join("exam/val.u16")), false)));

@@ -59,6 +59,18 @@ fn a_command_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn a_program_that_does_not_say_what_it_is_is_not_waited_for() {
+    let begun = Instant::now();
+    let said = |script| output_within(Duration::from_millis(200), "sh", &["-c", script]);
+    assert_eq!(said("echo 13.0; exec sleep 600"), None);
+    assert_eq!(said("trap '' TERM; echo 13.0; while :; do sleep 0.05; done"), None);
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    let said = |script| output_within(LONG, "sh", &["-c", script]);
+    assert_eq!(said("echo 13.0; echo more; echo no >&2").as_deref(), Some("13.0\nmore\n"));
+    assert_eq!(said("echo 13.0; exit 1"), None);
+}
+
+#[test]
 fn secrets_do_not_reach_a_command() {
     let (_, log, _) = shell("env", LONG, None);
     let foreign = |line: &&str| {

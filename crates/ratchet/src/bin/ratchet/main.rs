@@ -98,7 +98,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
         Command::Log { tag } => print(&View::open(root, tag.tag)?.log()),
         Command::TryForbidden { acts } => print(&doctor::forbidden::try_acts(&acts)?),
-        Command::TryCuda { libraries } => print(&serde_json::to_string(&cuda::try_libraries(&libraries))?),
+        Command::TryCuda { libraries } => print(&cuda::try_libraries(&libraries).line()?),
         Command::Doctor { json } => {
             let report = doctor::examine(root);
             print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() })?;
