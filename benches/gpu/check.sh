@@ -13,7 +13,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
-full=${RATCHET_CACHE:-}
+full=${RATCHET_CACHE:+$(realpath -m -- "$RATCHET_CACHE")}
 deadline=$((SECONDS + ${SECONDS_IN_ALL:-480}))
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -44,7 +44,7 @@ fn doctor_tries_what_a_trial_would_and_finds_nothing_within_reach() {
     // a run leaves .ratchet and results.tsv, so that each act has its object
     toy.exits(0, &["run", "--trials", "1", "--tag", "bar"]);
     let denied = ["denied: read .git, read .ratchet, read the parent's environment, write ratchet.toml"];
-    toy.exits(0, &["doctor"]).says(&denied).says(&["read what is hidden"]);
+    toy.exits(0, &["doctor"]).says(&denied).says(&["read the home directory, read what is hidden\n"]);
 }
 
 #[test]

@@ -72,7 +72,9 @@ fn report(tried: &[Tried], gpu: Option<Obstacle>) -> Check {
         sandbox::Available::Nothing(why) => why,
     };
     let names = |wrong: fn(&&Tried) -> bool| {
-        tried.iter().filter(wrong).map(|tried| tried.what).collect::<Vec<_>>().join(", ")
+        let mut names: Vec<_> = tried.iter().filter(wrong).map(|tried| tried.what).collect();
+        names.dedup(); // one for each hidden path
+        names.join(", ")
     };
     let escaped = names(|tried| !tried.allowed && tried.answer == Answer::Done);
     let hindered = names(|tried| tried.allowed && tried.answer != Answer::Done);
