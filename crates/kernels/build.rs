@@ -58,7 +58,9 @@ mod nvcc {
         for arch in archs {
             command.arg(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
         }
-        for arch in archs.iter().take(1).chain(archs.iter().skip(1).next_back()) {
+        let mut as_ptx: Vec<&usize> = archs.first().into_iter().chain(archs.last()).collect();
+        as_ptx.dedup();
+        for arch in as_ptx {
             command.arg(format!("-gencode=arch=compute_{arch},code=compute_{arch}"));
         }
         // the architectures of one source side by side

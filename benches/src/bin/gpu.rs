@@ -113,21 +113,19 @@ fn main() -> Result<()> {
     let figures = match cli.part {
         Part::Curve { shape, steps } => curve(&shape, steps, &device)?,
         Part::Speed { shape, micro, rounds, steps, peer, script, eager } => {
-            let start = |config: &Config| -> Result<Option<Peer>> {
-                let shape = Shape {
-                    vocab: config.vocab,
-                    context: config.context,
-                    width: config.width,
-                    head_dim: config.head_dim,
-                    windows: &config.windows,
-                };
-                let Some(python) = &peer else { return Ok(None) };
-                Ok(Some(match device.is_cuda() {
-                    true => Peer::on_gpu(python, &script, &shape, SEED, !eager)?,
-                    false => Peer::start(python, &shape, 1, SEED)?,
-                }))
+            let config = shape.config();
+            let of = Shape {
+                vocab: config.vocab,
+                context: config.context,
+                width: config.width,
+                head_dim: config.head_dim,
+                windows: &config.windows,
             };
-            let peer = start(&shape.config())?;
+            let start = |python: PathBuf| match device.is_cuda() {
+                true => Peer::on_gpu(&python, &script, &of, SEED, !eager),
+                false => Peer::start(&python, &of, 1, SEED),
+            };
+            let peer = peer.map(start).transpose()?;
             speed(&shape, micro, rounds, steps, peer, &device)?
         }
         Part::Ops { shape } => ops(&shape, &device)?,

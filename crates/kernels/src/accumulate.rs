@@ -8,7 +8,7 @@ use crate::cuda;
 use crate::real::Real;
 use crate::rows::vectorized;
 use crate::storage::{apart, elements, modify, overwrite};
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 use rayon::prelude::*;
 
 /// Elements per task.
@@ -39,14 +39,21 @@ impl Sum<'_> {
         }
     }
 
+    /// Errors unless it can be a gradient of this shape, of the type and on the device of `like`.
+    pub(crate) fn check(&self, op: &str, shape: &[usize], like: &Tensor) -> Result<()> {
+        if self.so_far.dims() != shape {
+            bail!("{op}: a sum of shape {:?} for a gradient of {shape:?}", self.so_far.shape())
+        }
+        cuda::alike(op, like.device(), like.dtype(), &[self.so_far])
+    }
+
     /// For a kernel that adds on the way: what it reads, contiguous, and what it writes, which may be the same.
     pub(crate) fn places(op: &str, sum: Option<Sum>, like: &Tensor) -> Result<(Option<Tensor>, Tensor)> {
         let new = || cuda::empty(like.shape(), like.dtype(), like.device());
         Ok(match sum {
             None => (None, new()?),
-            Some(Sum { so_far, owned }) => {
-                crate::same_shape(op, so_far, like)?;
-                cuda::alike(op, like.device(), like.dtype(), &[so_far])?;
+            Some(sum @ Sum { so_far, owned }) => {
+                sum.check(op, like.dims(), like)?;
                 let before = so_far.contiguous()?;
                 let after = if owned || !so_far.is_contiguous() { before.clone() } else { new()? };
                 (Some(before), after)

@@ -6,7 +6,7 @@ use crate::cuda;
 use crate::real::Real;
 use crate::rows::{build, build_noting, dot, fill};
 use crate::storage::{elements, tensor};
-use candle_core::{D, Result, Tensor};
+use candle_core::{D, Result, Tensor, bail};
 
 /// f32's machine epsilon, as `torch.nn.functional.rms_norm` takes for f32 and half-precision inputs.
 pub const EPS: f64 = f32::EPSILON as f64;
@@ -18,6 +18,19 @@ pub struct Normed {
     pub y: Tensor,
     /// s of each row, (…): f32 (f64 for f64 inputs).
     pub scale: Tensor,
+}
+
+impl Normed {
+    /// Errors unless `dy` can be the gradient of its y.
+    pub(crate) fn check(&self, op: &str, dy: &Tensor) -> Result<()> {
+        crate::same_shape(op, &self.y, dy)?;
+        let leading = &dy.dims()[..dy.rank().saturating_sub(1)];
+        if self.scale.dims() != leading {
+            let rows: usize = leading.iter().product();
+            bail!("{op}: scale of shape {:?} for {rows} rows", self.scale.shape())
+        }
+        Ok(())
+    }
 }
 
 /// The op as a composition of differentiable candle ops.
@@ -39,7 +52,7 @@ pub fn forward(x: &Tensor) -> Result<Normed> {
 
 /// dy: gradient of y, of its shape → sum + dx, dx = s·(dy − y·mean(y·dy)).
 pub fn backward(normed: &Normed, dy: &Tensor, sum: Option<Sum>) -> Result<Tensor> {
-    crate::same_shape("rms_norm backward", &normed.y, dy)?;
+    normed.check("rms_norm backward", dy)?;
     dispatch!(
         dy,
         cuda: cuda::rms_norm::backward(normed, dy, sum),

@@ -38,7 +38,7 @@ pub fn forward(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Normed> {
 /// dx = s·Rᵀ(dy − y·mean(y·dy)), where Rᵀ turns back.
 pub fn backward(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor) -> Result<Tensor> {
     check(dy, cos, sin)?;
-    crate::same_shape("rope_norm backward", &normed.y, dy)?;
+    normed.check("rope_norm backward", dy)?;
     dispatch!(
         dy,
         cuda: cuda::rope_norm::backward(normed, cos, sin, dy),

@@ -31,18 +31,17 @@ pub(super) fn nats(logits: &Tensor, targets: &[u32]) -> Result<Vec<f32>> {
     // a copy of our own, when all threads' work is done: the contestant holds the tensor it has returned, and what it
     // changed between two looks of the kernel would pass for a better answer
     device.cuda_stream().context().synchronize().map_err(Error::wrap)?;
-    let logits =
-        if logits.dtype() == DType::BF16 { logits.copy()? } else { logits.to_dtype(DType::F32)?.copy()? };
-    let logits = logits.contiguous()?;
+    let logits = if logits.dtype() == DType::BF16 { logits.clone() } else { logits.to_dtype(DType::F32)? };
+    let logits = logits.force_contiguous()?;
     let kernel = if logits.dtype() == DType::BF16 { "cross_entropy_bf16" } else { "cross_entropy_f32" };
     let function = device.get_or_load_custom_func(kernel, "cross_entropy", ptx::CUDA)?;
     let stream = device.cuda_stream();
-    let (storage, layout) = logits.storage_and_layout();
+    let (storage, _) = logits.storage_and_layout(); // a copy begins where its storage does
     let Storage::Cuda(storage) = &*storage else { candle_core::bail!("logits have left the device") };
     let targets = device.clone_htod(targets)?;
     let nats = device.alloc_zeros::<f32>(targets.len())?;
     let params = Positions {
-        logits: base(storage)? + (layout.start_offset() * logits.dtype().size_in_bytes()) as u64,
+        logits: base(storage)?,
         targets: targets.device_ptr(&stream).0,
         nats: nats.device_ptr(&stream).0,
         vocab,

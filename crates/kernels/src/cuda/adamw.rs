@@ -1,6 +1,6 @@
 //! AdamW over many tensors at once: `adamw.cu`.
 
-use super::{Launch, Params, address, alike, blocks, in_place, runs_on};
+use super::{Launch, Params, address, blocks, in_place, runs_on, together};
 use crate::adamw::{Factors, Update};
 use candle_core::{DType, Result, Tensor};
 
@@ -49,10 +49,8 @@ pub(crate) fn step(updates: &[&Update]) -> Result<()> {
         // contiguous gradients, kept until the launch
         let grads = part.iter().map(|u| u.g.contiguous()).collect::<Result<Vec<_>>>()?;
         let device = part[0].w.device();
-        for (u, g) in part.iter().zip(&grads) {
-            alike("adamw", device, u.w.dtype(), &[&u.w, &u.m, &u.v])?;
-            alike("adamw", device, g.dtype(), &[g])?;
-            alike("adamw", device, DType::BF16, &u.copy.iter().collect::<Vec<_>>())?;
+        for u in part {
+            together("adamw", device, &[&u.w, &u.g, &u.m, &u.v, u.copy.as_ref().unwrap_or(&u.w)])?;
         }
         let mut all = All([One::default(); MOST]);
         for ((one, u), g) in all.0.iter_mut().zip(part).zip(&grads) {

@@ -1,6 +1,6 @@
 //! Element by element, mostly in place: `assign.cu`. They take f32 as well as bf16.
 
-use super::{Params, address, address_or_null, alike, empty, in_place, map};
+use super::{Params, address, address_or_null, empty, in_place, map, together};
 use crate::storage::apart;
 use candle_core::{DType, Result, Tensor, bail};
 
@@ -65,9 +65,7 @@ fn change(op: &str, kernels: [&'static str; 2], y: &Tensor, x: Option<&Tensor>, 
 /// y from a and b, all contiguous.
 fn run(kernel: &'static str, y: &Tensor, a: &Tensor, b: Option<&Tensor>, cap: f32) -> Result<()> {
     let n = y.elem_count();
-    for t in [Some(a), b].into_iter().flatten() {
-        alike(kernel, y.device(), t.dtype(), &[t])?;
-    }
+    together(kernel, y.device(), &[a, b.unwrap_or(a)])?;
     let params = Assign { y: address(y)?, a: address(a)?, b: address_or_null(b)?, n: n as i64, cap };
     map(kernel, n, y.device(), &params)
 }

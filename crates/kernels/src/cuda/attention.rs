@@ -220,9 +220,6 @@ fn scale(width: usize) -> f32 {
 
 /// `t`, or a copy of it: bf16 with each row in whole vectors of 16 bytes.
 fn on_16_bytes(t: &Tensor) -> Result<Tensor> {
-    if t.dtype() != DType::BF16 {
-        bail!("attention: q is bf16, so all tensors must be, not {:?}", t.dtype())
-    }
     let stride = t.stride();
     let whole = stride[3] == 1 && stride[..3].iter().all(|s| s % 8 == 0) && address(t)? % 16 == 0;
     if whole { Ok(t.clone()) } else { t.force_contiguous() }

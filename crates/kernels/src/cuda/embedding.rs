@@ -1,6 +1,6 @@
 //! Embedding: `embedding.cu`.
 
-use super::{Launch, Params, address, address_or_null, alike, blocks, empty, in_place, int};
+use super::{Launch, Params, address, address_or_null, alike, blocks, empty, in_place, int, together};
 use crate::storage::apart;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
@@ -96,7 +96,7 @@ pub(crate) fn add_backward(dw: &Tensor, ids: &Tensor, dy: &Tensor) -> Result<()>
         bail!("embedding: dw must be f32, not {:?}", dw.dtype())
     }
     alike("embedding", dy.device(), DType::U32, &[&ids])?;
-    alike("embedding", dy.device(), DType::F32, &[dw])?;
+    together("embedding", dy.device(), &[dw])?;
     apart("embedding", &[dw], &[&dy])?;
     let n = int("embedding", ids.elem_count())?;
     let (vocab, wide) = (int("embedding", vocab)?, int("embedding", width)?);

@@ -3,7 +3,7 @@
 use super::product::{Operand, multiply};
 use super::{Launch, Params, address, alike, empty, int};
 use crate::storage::apart;
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor};
 
 /// Logits of a chunk: 8,192 rows of 8,192 ids, 128 MiB.
 ///
@@ -61,9 +61,6 @@ pub(crate) fn loss(
     gradients: Option<(f64, &Tensor)>,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let device = x.device();
-    if w.dtype() != DType::BF16 {
-        bail!("head: x is bf16, so w must be, not {:?}", w.dtype())
-    }
     let (vocab, width) = w.dims2()?;
     let (flat, w, targets) = (x.contiguous()?.reshape(((), width))?, w.contiguous()?, targets.contiguous()?);
     alike("head", device, DType::BF16, &[&w])?;

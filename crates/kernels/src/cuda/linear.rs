@@ -1,10 +1,10 @@
 //! Linear: products alone, no kernel of its own.
 
 use super::product::{Operand, multiply};
-use super::{alike, empty};
+use super::{alike, empty, together};
 use crate::accumulate::Sum;
 use crate::storage::apart;
-use candle_core::{D, DType, Result, Tensor, bail};
+use candle_core::{D, DType, Result, Tensor};
 
 /// x: (…, last) as a matrix whose rows are contiguous. A view that narrows the last axis stays one.
 fn matrix(x: &Tensor) -> Result<Tensor> {
@@ -42,12 +42,9 @@ pub(crate) fn backward_input(dy: &Tensor, w: &Tensor, sum: Option<Sum>) -> Resul
     let last = w.dim(1)?;
     let shape = with_last(dy, last);
     alike("linear", dy.device(), DType::BF16, &[&w])?;
-    if let Some(Sum { so_far, .. }) = sum {
-        alike("linear", dy.device(), DType::BF16, &[so_far])?;
-        apart("linear", &[so_far], &[dy, &w])?;
-        if so_far.dims() != shape {
-            bail!("linear: a sum of shape {:?} for a gradient of {shape:?}", so_far.shape())
-        }
+    if let Some(sum) = sum {
+        sum.check("linear", &shape, dy)?;
+        apart("linear", &[sum.so_far], &[dy, &w])?;
     }
     // cuBLAS adds in place only
     let (dx, beta) = match sum {
@@ -73,7 +70,7 @@ pub(crate) fn add_backward_weight(dw: &Tensor, x: &Tensor, dy: &Tensor) -> Resul
 fn weight(beta: f32, dw: &Tensor, x: &Tensor, dy: &Tensor) -> Result<()> {
     let (x, dy) = (matrix(x)?, matrix(dy)?);
     alike("linear", x.device(), DType::BF16, &[&dy])?;
-    alike("linear", x.device(), dw.dtype(), &[dw])?;
+    together("linear", x.device(), &[dw])?;
     apart("linear", &[dw], &[&x, &dy])?;
     multiply(x.device(), 1.0, Operand::of(&dy)?.t(), Operand::of(&x)?, beta, Operand::of(dw)?)
 }

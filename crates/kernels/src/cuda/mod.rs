@@ -45,13 +45,21 @@ pub(crate) fn takes_f32_too(t: &Tensor) -> bool {
 /// Errors unless all of `tensors` are of `dtype` and on `device`: a kernel reads what it is given as what it takes.
 pub(crate) fn alike(op: &str, device: &Device, dtype: DType, tensors: &[&Tensor]) -> Result<()> {
     for t in tensors {
-        if t.dtype() != dtype || !t.device().same_device(device) {
-            let (found, place) = (t.dtype(), t.device().location());
-            let wanted = device.location();
-            bail!("{op}: an operand is {found:?} on {place:?}, and {dtype:?} on {wanted:?} is needed")
+        if t.dtype() != dtype {
+            bail!("{op}: an operand is {:?}, and {dtype:?} is needed", t.dtype())
         }
     }
-    Ok(())
+    together(op, device, tensors)
+}
+
+/// Errors unless all of `tensors`, whose types have been looked at, are on `device`.
+pub(crate) fn together(op: &str, device: &Device, tensors: &[&Tensor]) -> Result<()> {
+    match tensors.iter().find(|t| !t.device().same_device(device)) {
+        Some(t) => {
+            bail!("{op}: an operand is on {:?}, not on {:?}", t.device().location(), device.location())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Address of the first element of `t`, whatever its strides; valid as long as `t` is.

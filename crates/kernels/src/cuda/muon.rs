@@ -1,7 +1,7 @@
 //! Muon over a group of matrices: `muon.cu` before and after the products.
 
 use super::product::{Operand, multiply};
-use super::{Launch, Params, address, alike, blocks, empty, in_place, int, runs_on};
+use super::{Launch, Params, address, blocks, empty, in_place, int, runs_on, together};
 use crate::muon::{COEFFICIENTS, Muon, Update, rate};
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -73,9 +73,9 @@ pub(crate) fn takes(updates: &[Update], moment: &Tensor, second: &Tensor) -> boo
 }
 
 pub(crate) fn step(updates: &[Update], moment: &Tensor, second: &Tensor, with: &Muon) -> Result<()> {
+    together("muon", moment.device(), &[second])?;
     for u in updates {
-        alike("muon", moment.device(), DType::F32, &[&u.w, &u.g, second])?;
-        alike("muon", moment.device(), DType::BF16, &u.copy.iter().collect::<Vec<_>>())?;
+        together("muon", moment.device(), &[&u.w, &u.g, u.copy.as_ref().unwrap_or(&u.w)])?;
     }
     for (part, updates) in updates.chunks(MOST).enumerate() {
         let of_part = |t: &Tensor| t.narrow(0, part * MOST, updates.len());

@@ -3,7 +3,7 @@
 use super::{Launch, Params, address, address_or_null, alike, blocks, empty, int};
 use crate::accumulate::Sum;
 use crate::rms_norm::{EPS, Normed};
-use candle_core::{D, DType, Result, Tensor, bail};
+use candle_core::{D, DType, Device, Result, Tensor};
 
 /// Rows of a block, one for each warp.
 const ROWS: usize = 8;
@@ -37,6 +37,10 @@ struct Backward {
 // SAFETY: as `Backward` in rms_norm.cu.
 unsafe impl Params for Backward {}
 
+fn launch<P: Params>(kernel: &'static str, device: &Device, rows: usize, params: &P) -> Result<()> {
+    Launch::new(kernel, blocks("rms_norm", rows, ROWS)?, 32 * ROWS as u32).run(device, params)
+}
+
 pub(crate) fn forward(x: &Tensor) -> Result<Normed> {
     let (x, width) = (x.contiguous()?, x.dim(D::Minus1)?);
     let rows = x.elem_count() / width.max(1);
@@ -51,8 +55,7 @@ pub(crate) fn forward(x: &Tensor) -> Result<Normed> {
         width: int("rms_norm", width)?,
         eps: EPS as f32,
     };
-    Launch::new("rms_norm_forward", blocks("rms_norm", rows, ROWS)?, 32 * ROWS as u32)
-        .run(x.device(), &params)?;
+    launch("rms_norm_forward", x.device(), rows, &params)?;
     Ok(Normed { y, scale })
 }
 
@@ -60,21 +63,18 @@ pub(crate) fn backward(normed: &Normed, dy: &Tensor, sum: Option<Sum>) -> Result
     let (y, dy, width) = (normed.y.contiguous()?, dy.contiguous()?, dy.dim(D::Minus1)?);
     let rows = y.elem_count() / width.max(1);
     alike("rms_norm", dy.device(), DType::BF16, &[&y])?;
-    alike("rms_norm", dy.device(), DType::F32, &[&normed.scale])?;
-    if normed.scale.elem_count() != rows || !normed.scale.is_contiguous() {
-        bail!("rms_norm: scale of shape {:?} for {rows} rows", normed.scale.shape())
-    }
+    let scale = normed.scale.contiguous()?;
+    alike("rms_norm", dy.device(), DType::F32, &[&scale])?;
     let (before, dx) = Sum::places("rms_norm", sum, &dy)?;
     let params = Backward {
         y: address(&y)?,
-        scale: address(&normed.scale)?,
+        scale: address(&scale)?,
         dy: address(&dy)?,
         sum: address_or_null(before.as_ref())?,
         dx: address(&dx)?,
         rows: rows as i64,
         width: int("rms_norm", width)?,
     };
-    Launch::new("rms_norm_backward", blocks("rms_norm", rows, ROWS)?, 32 * ROWS as u32)
-        .run(y.device(), &params)?;
+    launch("rms_norm_backward", y.device(), rows, &params)?;
     Ok(dx)
 }

@@ -2,7 +2,7 @@
 
 use super::{Launch, Params, address, alike, blocks, empty, int, lanes};
 use crate::rms_norm::{EPS, Normed};
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor};
 
 /// Threads of a block; as in rope_norm.cu.
 const THREADS: usize = 256;
@@ -109,17 +109,15 @@ pub(crate) fn backward(normed: &Normed, cos: &Tensor, sin: &Tensor, dy: &Tensor)
     let ((dy, at, size), [cos, sin]) = (heads(dy)?, tables(cos, sin)?);
     let y = normed.y.contiguous()?;
     alike("rope_norm", dy.device(), DType::BF16, &[&y, &cos, &sin])?;
-    alike("rope_norm", dy.device(), DType::F32, &[&normed.scale])?;
-    if normed.scale.dims() != &dy.dims()[..3] || !normed.scale.is_contiguous() {
-        bail!("rope_norm: scale of shape {:?} for heads {:?}", normed.scale.shape(), dy.shape())
-    }
+    let scale = normed.scale.contiguous()?;
+    alike("rope_norm", dy.device(), DType::F32, &[&scale])?;
     let dx = empty(dy.shape(), DType::BF16, dy.device())?;
     let params = Backward {
         y: address(&y)?,
         dy: address(&dy)?,
         cos: address(&cos)?,
         sin: address(&sin)?,
-        scale: address(&normed.scale)?,
+        scale: address(&scale)?,
         dx: address(&dx)?,
         at,
         size,
