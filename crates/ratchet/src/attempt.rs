@@ -10,9 +10,7 @@ use crate::{
     git::{Change, ChangeKind, Oid},
     journal::{Status, TrialRecord},
     progress::Observer,
-    proposer::Proposal,
-    scan::scan,
-    secrets::secrets,
+    proposer::{Demand, Proposal},
     session::{Checkout, Session},
     state::write_atomic,
     trial::{Done, NotReady},
@@ -149,7 +147,7 @@ impl Session {
         };
         let (source, lines) = source_of(&self.repo, commit, self.task.editable())?;
         let paths: Vec<PathBuf> = edits.into_iter().map(|change| change.path).collect();
-        let candidate = self.checked(Candidate {
+        let candidate = self.desk().checked(Candidate {
             commit,
             paths,
             source,
@@ -159,26 +157,11 @@ impl Session {
             proposal,
             may_carry: false,
             carries: None,
+            excursion: None,
+            program: None,
+            demand: Demand::default(),
         })?;
         Ok((mine, candidate?))
-    }
-
-    /// Refuses a candidate that changes nothing, was tried before, or could reach the referee it runs beside.
-    pub fn checked(&self, candidate: Candidate) -> Result<Result<Candidate, Refusal>> {
-        if self.repo.same_files(candidate.commit, self.champion())? {
-            return Ok(Err(Refusal::Empty));
-        }
-        if let Some(trial) = self.history().tried(&candidate.source) {
-            return Ok(Err(Refusal::Duplicate(trial)));
-        }
-        let files = self.repo.editable_files(candidate.commit, self.task.editable())?;
-        for (path, bytes) in &files {
-            if let Some(name) = secrets().found_in(bytes) {
-                return Ok(Err(Refusal::Secret(path.clone(), name.to_owned())));
-            }
-        }
-        let found = if self.task.score.exam { scan(&files) } else { None };
-        Ok(found.map_or(Ok(candidate), |finding| Err(Refusal::Forbidden(finding))))
     }
 
     /// Brings the working tree's editable files to the champion. Edits that stand there are saved first;

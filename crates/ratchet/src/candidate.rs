@@ -11,7 +11,7 @@ use crate::{
     error::{Doing, Error, Result},
     fingerprint::FREE,
     git::{Change, ChangeKind, Oid, Repo},
-    proposer::{Edit, Proposal},
+    proposer::{Demand, Edit, Proposal},
     runlog::plain,
     scan::Finding,
     source::{TreeHash, lines},
@@ -38,6 +38,12 @@ pub struct Candidate {
     pub may_carry: bool,
     /// The promising trial that it builds on.
     pub carries: Option<u64>,
+    /// The trial whose files an excursion started from.
+    pub excursion: Option<u64>,
+    /// The version of the brief it was proposed under.
+    pub program: Option<String>,
+    /// What was asked of its proposer.
+    pub demand: Demand,
 }
 
 /// Why a candidate is not tried. Its files stay as they are.

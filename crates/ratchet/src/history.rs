@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::{
     journal::{Event, Init, Status, TrialRecord},
     noise::Replicates,
+    proposer::Nothing,
     risk::Risk,
     sigma::Drift,
     source::TreeHash,
@@ -23,6 +24,8 @@ pub struct History {
     tried: HashMap<TreeHash, u64>,
     open: Option<u64>,
     attempts: u64,
+    in_vain: Vec<String>,
+    vetoes: u64,
     last_stop: Option<String>,
     /// The champion before the last keep, or the base before the last, while the branch may still stand there.
     behind: Option<String>,
@@ -35,7 +38,11 @@ impl History {
             Event::Init(init) => self.behind = self.init.replace(init).map(|old| old.base),
             Event::RunStarted { .. } => self.last_stop = None,
             Event::RunEnded { reason, .. } => self.last_stop = Some(reason),
-            Event::NoProposal { .. } => self.attempts += 1,
+            Event::NoProposal { reason, kind, .. } => {
+                self.attempts += 1;
+                self.vetoes += u64::from(kind == Nothing::Vetoed);
+                self.in_vain.push(reason);
+            }
             Event::Opened { trial, .. } => self.open = Some(trial),
             Event::Abandoned { .. } => self.open = None,
             Event::Replicated { trial, value: Some(value), seconds, counts: true, tokens_m, .. } => {
@@ -53,6 +60,7 @@ impl History {
             Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {
                 self.open = None;
+                self.in_vain.clear();
                 self.since_rerun += 1;
                 self.attempts += 1;
                 if record.status == Status::Keep {
@@ -96,6 +104,16 @@ impl History {
     /// How the champion's latest run differs from those before; `None` while it was not run again.
     pub fn drift(&self) -> Option<Drift> {
         self.drift
+    }
+
+    /// Why the proposals since the last trial came to nothing, oldest first.
+    pub fn in_vain(&self) -> &[String] {
+        &self.in_vain
+    }
+
+    /// Proposals that a reviewer refused before any time was spent on them.
+    pub fn vetoes(&self) -> u64 {
+        self.vetoes
     }
 
     /// Trials since a champion was last run again.

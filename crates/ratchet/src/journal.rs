@@ -17,7 +17,7 @@ use crate::{
     history::History,
     plain_file,
     progress::Phase,
-    proposer::Proposal,
+    proposer::{Demand, Nothing, Proposal},
     source::TreeHash,
     verdict::Verdict,
 };
@@ -72,6 +72,15 @@ pub struct TrialRecord {
     /// The promising trial whose edits it holds besides its own.
     #[serde(default)]
     pub carries: Option<u64>,
+    /// The trial whose files it started from instead of the champion's, to look for a way over a plateau.
+    #[serde(default)]
+    pub excursion: Option<u64>,
+    /// The version of the human's brief it was proposed under: the name of its file in `.ratchet/briefs/`.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// What the driver asked of its proposer.
+    #[serde(default)]
+    pub demand: Demand,
     /// Who proposed it.
     pub proposer: String,
     /// The proposal, without its edits (they stand in `diff.patch`).
@@ -137,6 +146,9 @@ pub enum Event {
         proposer: String,
         /// Why nothing came of it.
         reason: String,
+        /// The same as a word.
+        #[serde(default)]
+        kind: Nothing,
     },
     /// A trial is under way.
     Opened {
@@ -363,6 +375,9 @@ pub(crate) mod tests {
             commit: Some(format!("{trial:040x}")),
             parent: (trial > 1).then_some(1),
             carries: None,
+            excursion: None,
+            program: None,
+            demand: Demand::default(),
             proposer: "test".into(),
             proposal: Proposal { description: format!("number {trial}"), ..Default::default() },
             source: TreeHash::of(&files),

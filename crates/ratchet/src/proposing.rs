@@ -1,103 +1,199 @@
-//! From a proposer's answer to a candidate.
+//! From a proposer's answer to a candidate, in the driver or in the process that works ahead of it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use crate::{
     candidate::{Candidate, FREE_IN_WORKTREE, Refusal, admissible, message, source_of, write_edits},
-    commands::mark,
-    config::{Agent, Preset, ProposerKind},
+    config::Task,
     error::{Doing, Error, Result},
-    git::Oid,
+    exec::StopFlag,
+    git::{Oid, Repo, Worktree},
+    history::History,
     plain_file,
     proposer::{
-        Brief, KnobChange, Proposal, ProposeError, Proposer, Repair, SourceFile, agent::AgentProposer,
-        knobs::Knobs,
+        Brief, Budget, Demand, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair, SourceFile,
+        Start,
     },
-    reach::{self, confined},
-    run::Turn,
-    session::Session,
-    state::write_atomic,
-    stop::Watch,
+    scan::scan,
+    secrets::secrets,
+    setting::Setting,
+    state::{State, Tag, TagDir, write_atomic},
 };
 
-impl Session {
-    /// Asks a proposer, and makes a candidate of what stands in the worktree afterwards.
+/// Where proposals are made and checked.
+pub(crate) struct Desk<'a> {
+    pub(crate) task: &'a Task,
+    pub(crate) repo: &'a Repo,
+    pub(crate) state: &'a State,
+    pub(crate) tag: &'a Tag,
+    pub(crate) dir: &'a TagDir,
+    pub(crate) history: &'a History,
+    pub(crate) setting: &'a Setting,
+    pub(crate) worktree: &'a Worktree,
+    /// The champion's commit; the base before the baseline.
+    pub(crate) champion: Oid,
+    /// Where a proposer leaves its prompts and answers until the trial has a number.
+    pub(crate) scratch: PathBuf,
+    pub(crate) stop: &'a StopFlag,
+}
+
+/// What a proposal is asked for with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ask {
+    pub(crate) budget: Budget,
+    pub(crate) repair: Option<Repair>,
+    /// The trial that runs meanwhile.
+    pub(crate) running: Option<Proposal>,
+}
+
+/// Why there is no candidate.
+#[derive(Clone, Debug)]
+pub(crate) enum NoCandidate {
+    /// It counts as a proposal that came to nothing.
+    Nothing(Nothing, String),
+    /// The proposer has no more to give.
+    Exhausted(String),
+    /// It cannot work as it is configured.
+    Unusable(String),
+    /// The caps leave too little.
+    Capped(String),
+    Stopped,
+}
+
+impl From<ProposeError> for NoCandidate {
+    fn from(error: ProposeError) -> Self {
+        let reason = error.to_string();
+        match error {
+            ProposeError::Stopped => Self::Stopped,
+            ProposeError::Exhausted(_) => Self::Exhausted(reason),
+            ProposeError::Unusable(_) => Self::Unusable(reason),
+            ProposeError::Capped(_) => Self::Capped(reason),
+            ProposeError::Failed(_) => Self::Nothing(Nothing::Down, reason),
+            ProposeError::Vetoed { .. } => Self::Nothing(Nothing::Vetoed, reason),
+            ProposeError::TimedOut(_) => Self::Nothing(Nothing::TimedOut, reason),
+            ProposeError::Empty | ProposeError::Declined(_) | ProposeError::CannotRepair => {
+                Self::Nothing(Nothing::Empty, reason)
+            }
+        }
+    }
+}
+
+impl From<Refusal> for NoCandidate {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal {
+            Refusal::Empty => Nothing::Empty,
+            Refusal::Duplicate(_) => Nothing::Duplicate,
+            _ => Nothing::Refused,
+        };
+        Self::Nothing(kind, format!("refused: {refusal}"))
+    }
+}
+
+impl Desk<'_> {
+    /// Asks a proposer, and makes a candidate of what stands in the worktree afterwards. The worktree stands at
+    /// what [`Desk::start`] says, or, for a repair, at the failed attempt.
     pub(crate) fn propose(
-        &mut self,
-        watch: &mut Watch,
+        &self,
         proposer: &mut dyn Proposer,
-        repair: Option<Repair>,
-    ) -> Result<Result<Candidate, Turn>> {
+        ask: &Ask,
+    ) -> Result<Result<Candidate, NoCandidate>> {
         let program = self.program()?;
-        self.keep_program(&program)?;
-        let champion = self.champion();
-        let parent = self.history().champion().map(|record| record.trial);
-        let files = self.source_files(self.proposal_base()?)?;
-        let lead = self.history().lead();
+        let version = self.keep_program(&program)?;
+        let start = self.start();
+        let files = self.source_files(self.start_commit()?)?;
+        let demand = Demand::default();
         let brief = Brief {
             program: &program,
             files: &files,
             profile: self.setting.profile.map(|profile| profile.name()),
             metric: &self.task.metric,
-            trials: self.history().trials(),
-            best: self.history().champion(),
-            lead,
-            budget: watch.budget(),
-            seed: proposal_seed(self.tag.as_str(), self.history().attempts()),
-            repair: repair.as_ref(),
+            trials: self.history.trials(),
+            best: self.history.champion(),
+            start,
+            demand: &demand,
+            running: ask.running.as_ref(),
+            in_vain: self.history.in_vain(),
+            records: self.dir.path(),
+            budget: ask.budget,
+            seed: proposal_seed(self.tag.as_str(), self.history.attempts()),
+            repair: ask.repair.as_ref(),
             worktree: self.worktree.path(),
         };
         let proposal = match proposer.propose(&brief) {
             Ok(proposal) => proposal,
-            Err(error) => {
-                return Ok(Err(match error {
-                    ProposeError::Stopped => Turn::Stopped,
-                    ProposeError::Exhausted(reason) => Turn::Exhausted(reason),
-                    ProposeError::Failed(reason) => Turn::Down(reason),
-                    other => Turn::Nothing(other.to_string()),
-                }));
-            }
+            Err(error) => return Ok(Err(error.into())),
         };
-        watch.count_usage(proposal.usage.unwrap_or_default());
-        if self.repo.reclaim_branch(&self.tag, champion)? {
-            return Ok(Err(Turn::Nothing(format!("refused: it checked out {}", self.tag.branch()))));
+        if self.repo.reclaim_branch(self.tag, self.champion)? {
+            let reason = format!("refused: it checked out {}", self.tag.branch());
+            return Ok(Err(NoCandidate::Nothing(Nothing::Refused, reason)));
         }
-        let refused = |refusal: Refusal| Ok(Err(Turn::Nothing(format!("refused: {refusal}"))));
         if let Err(refusal) = write_edits(self.worktree.path(), &proposal.edits, self.task.editable())? {
-            return refused(refusal);
+            return Ok(Err(refusal.into()));
         }
-        let changes =
-            match admissible(self.worktree.changes(champion)?, self.task.editable(), FREE_IN_WORKTREE) {
-                Ok(changes) => changes,
-                Err(refusal) => return refused(refusal),
-            };
-        let commit = self.worktree.commit_changes(&self.repo, champion, &changes, &message(&proposal))?;
-        let (source, lines) = source_of(&self.repo, commit, self.task.editable())?;
+        let found = self.worktree.changes(self.champion)?;
+        let changes = match admissible(found, self.task.editable(), FREE_IN_WORKTREE) {
+            Ok(changes) => changes,
+            Err(refusal) => return Ok(Err(refusal.into())),
+        };
+        let commit = self.worktree.commit_changes(self.repo, self.champion, &changes, &message(&proposal))?;
+        let (source, lines) = source_of(self.repo, commit, self.task.editable())?;
         let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
         let mut proposal = describe(proposal, &paths);
-        let carries = self.history().lead().map(|lead| {
-            proposal.changes = carried_over(&lead.proposal.changes, proposal.changes.split_off(0));
-            lead.trial
-        });
-        let proposer = proposer.name().to_owned();
-        let candidate =
-            Candidate { commit, paths, source, lines, parent, proposer, proposal, may_carry: true, carries };
-        match self.checked(candidate)? {
-            Ok(candidate) => Ok(Ok(candidate)),
-            Err(refusal) => refused(refusal),
+        if let Some(from) = start.trial() {
+            // against the champion, as the candidate's commit is
+            proposal.changes = carried_over(&from.proposal.changes, proposal.changes.split_off(0));
+        }
+        let trial_of = |wanted: bool| start.trial().filter(|_| wanted).map(|trial| trial.trial);
+        let candidate = Candidate {
+            commit,
+            paths,
+            source,
+            lines,
+            parent: self.history.champion().map(|record| record.trial),
+            proposer: proposer.name().to_owned(),
+            proposal,
+            may_carry: true,
+            carries: trial_of(matches!(start, Start::Lead(_))),
+            excursion: trial_of(matches!(start, Start::Excursion(_))),
+            program: version,
+            demand,
+        };
+        Ok(self.checked(candidate)?.map_err(NoCandidate::from))
+    }
+
+    /// Refuses a candidate that changes nothing, was tried before, or could reach the referee it runs beside.
+    pub(crate) fn checked(&self, candidate: Candidate) -> Result<Result<Candidate, Refusal>> {
+        if self.repo.same_files(candidate.commit, self.champion)? {
+            return Ok(Err(Refusal::Empty));
+        }
+        if let Some(trial) = self.history.tried(&candidate.source) {
+            return Ok(Err(Refusal::Duplicate(trial)));
+        }
+        let files = self.repo.editable_files(candidate.commit, self.task.editable())?;
+        for (path, bytes) in &files {
+            if let Some(name) = secrets().found_in(bytes) {
+                return Ok(Err(Refusal::Secret(path.clone(), name.to_owned())));
+            }
+        }
+        let found = if self.task.score.exam { scan(&files) } else { None };
+        Ok(found.map_or(Ok(candidate), |finding| Err(Refusal::Forbidden(finding))))
+    }
+
+    /// Whose files the next proposal starts from.
+    pub(crate) fn start(&self) -> Start<'_> {
+        match self.history.lead() {
+            Some(lead) => Start::Lead(lead),
+            None => Start::Champion,
         }
     }
 
-    /// What the next proposal starts from: the champion, with what is promising on top.
-    pub(crate) fn proposal_base(&self) -> Result<Oid> {
-        match self.history().lead().and_then(|lead| lead.commit.as_deref()) {
+    /// The commit of those files.
+    pub(crate) fn start_commit(&self) -> Result<Oid> {
+        match self.start().trial().and_then(|trial| trial.commit.as_deref()) {
             Some(commit) => self.repo.parse(commit),
-            None => Ok(self.champion()),
+            None => Ok(self.champion),
         }
     }
 
@@ -111,7 +207,7 @@ impl Session {
     }
 
     /// The human's brief; empty where there is none. Exit code 2 for what cannot be read.
-    fn program(&self) -> Result<String> {
+    pub(crate) fn program(&self) -> Result<String> {
         let path = self.state.root().join("program.md");
         match plain_file::read_to_string(&path) {
             Ok(text) => Ok(text),
@@ -123,68 +219,25 @@ impl Session {
         }
     }
 
-    /// Keeps each version of the human's brief that a proposal was made under.
-    fn keep_program(&self, program: &str) -> Result<()> {
+    /// Keeps each version of the human's brief that a proposal was made under; its name there.
+    fn keep_program(&self, program: &str) -> Result<Option<String>> {
         if program.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let folder = self.state.briefs();
-        let hash = prepare::manifest::hex(&Sha256::digest(program));
-        let path = folder.join(format!("{}.md", &hash[..16]));
+        let version = program_version(program);
+        let path = folder.join(format!("{version}.md"));
         if !path.exists() {
             fs::create_dir_all(&folder).doing("create", &folder)?;
             write_atomic(&path, program.as_bytes())?;
         }
-        Ok(())
-    }
-
-    pub(crate) fn proposer(&self, kind: ProposerKind, capped: bool) -> Result<Box<dyn Proposer>> {
-        Ok(match kind {
-            ProposerKind::Knobs => Box::new(Knobs),
-            ProposerKind::Agent => {
-                let preset = Agent {
-                    command: None,
-                    preset: Some(Preset::Claude),
-                    timeout_s: 900,
-                    settings: Vec::new(),
-                };
-                let agent = self.task.proposer.agent.as_ref().unwrap_or(&preset);
-                let root = self.state.root();
-                let mut proposer = AgentProposer::new(agent, self.scratch(), mark(root), self.stop.clone());
-                proposer.check(capped)?;
-                if confined(&self.task)? {
-                    let policy = reach::agent(&self.task, root, self.worktree.path(), proposer.command());
-                    proposer.confine(policy);
-                }
-                Box::new(proposer)
-            }
-        })
-    }
-
-    /// Where a proposer leaves its prompt and answer until the trial has a number.
-    fn scratch(&self) -> PathBuf {
-        self.dir.path().join("proposing")
-    }
-
-    /// Moves prompt and answer to the trial that came of them.
-    pub(crate) fn take_scratch(&self, trial: u64) -> Result<()> {
-        let (from, to) = (self.scratch(), self.dir.trial(trial));
-        for name in ["prompt.md", "answer.log"] {
-            if from.join(name).exists() {
-                move_numbered(&from.join(name), &to, name)?;
-            }
-        }
-        Ok(())
+        Ok(Some(version))
     }
 }
 
-/// Moves a file into a folder; a second one of that name (a repair's) gets a number.
-fn move_numbered(from: &Path, folder: &Path, name: &str) -> Result<()> {
-    let (stem, extension) = name.split_once('.').unwrap_or((name, "txt"));
-    let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{stem}-{n}.{extension}")));
-    let free = names.map(|name| folder.join(name)).find(|path| !path.exists());
-    let to = free.unwrap_or_else(|| folder.join(name));
-    fs::rename(from, &to).doing("move the proposer's file to", &to)
+/// The name of a version of the brief: the first sixteen digits of its SHA-256.
+pub(crate) fn program_version(program: &str) -> String {
+    prepare::manifest::hex(&Sha256::digest(program))[..16].to_owned()
 }
 
 /// A candidate's knob changes against the champion: those it carries, then its own.

@@ -1,30 +1,28 @@
 //! The overnight loop: propose, try, keep or reset, until a stop rule says so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{
-    config::{Fallback, ProposerKind},
-    error::Result,
+    config::ProposerKind,
+    error::{Error, Result},
+    hire::take_scratch,
     journal::{Event, Status, TrialRecord},
     measure::Failure,
     noise::{ENOUGH_DEGREES, Noise, Origin},
+    patience::{Next, Patience},
     progress::{Observer, Progress},
-    proposer::{Proposer, Repair, knobs::Knobs},
+    proposer::{Nothing, Proposer, Repair, knobs::Knobs},
+    proposing::{Ask, NoCandidate},
     session::Session,
     stop::{Rules, Watch},
     trial::{Done, NotReady, Open},
     verdict::Rule,
 };
 
-/// Proposals in a row that come to nothing before the fallback takes over.
-const PATIENCE: u32 = 10;
 /// Trials between two further runs of the champion; these tell of the noise and of a machine that drifts.
 const RERUN_EVERY: u32 = 30;
 /// The same while σ rests on few degrees of freedom.
 const RERUN_EVERY_AT_FIRST: u32 = 10;
-/// The longest wait for a proposer that is down.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
-
 /// Whether the champion is to be run again before the next trial; `since`: trials since it last was.
 ///
 /// Never without noise. Costs a run in thirty trials, 3 % of a night.
@@ -54,13 +52,18 @@ pub struct Summary {
 }
 
 /// How one turn of the loop went.
-pub(crate) enum Turn {
+enum Turn {
     Trial(Box<TrialRecord>),
-    Nothing(String),
-    /// The proposer itself failed: it is given time, ever more.
-    Down(String),
-    Exhausted(String),
+    None(NoCandidate),
     Stopped,
+}
+
+/// One invocation's loop.
+struct Shift<'a> {
+    watch: &'a mut Watch,
+    /// The proposer that the task, or the user, names.
+    named: &'a mut dyn Proposer,
+    patience: Patience,
 }
 
 impl Session {
@@ -73,10 +76,12 @@ impl Session {
     ) -> Result<Summary> {
         let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
         let kind = kind.unwrap_or(self.task.proposer.kind);
-        self.check_sandbox(kind == ProposerKind::Agent, observer)?;
-        let mut proposer = self.proposer(kind, watch.has_cost_cap())?;
+        self.check_sandbox(kind != ProposerKind::Knobs, observer)?;
+        let mut named = self.desk().hire(kind, watch.has_cost_cap())?;
+        let patience = Patience::new(named.name(), self.task.proposer.fallback);
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
-        let result = self.run_loop(&mut watch, proposer.as_mut(), observer);
+        let mut shift = Shift { watch: &mut watch, named: named.as_mut(), patience };
+        let result = self.run_loop(&mut shift, observer);
         let kept = self.keep_spread();
         let reason = match &result {
             Ok(reason) => reason.clone(),
@@ -98,31 +103,23 @@ impl Session {
         })
     }
 
-    fn run_loop(
-        &mut self,
-        watch: &mut Watch,
-        first: &mut dyn Proposer,
-        observer: &mut dyn Observer,
-    ) -> Result<String> {
+    fn run_loop(&mut self, shift: &mut Shift<'_>, observer: &mut dyn Observer) -> Result<String> {
         const STOPPED: &str = "stopped by a signal";
         self.ensure_data(observer)?;
-        if let Some(reason) = watch.reason(self.history().champion().and_then(|record| record.value)) {
+        if let Some(reason) = self.end_of(shift.watch) {
             return Ok(reason);
         }
         if self.history().champion().is_none() {
             if self.ensure_baseline(observer)?.is_none() {
                 return Ok(STOPPED.to_owned());
             }
-            watch.count_trial(true, false);
+            shift.watch.count_trial(true, false);
         }
-        let mut fallback: Option<Box<dyn Proposer>> = None;
-        let mut in_vain = 0;
-        let mut wait = Duration::from_secs(1);
         loop {
             if self.stop.is_set() {
                 return Ok(STOPPED.to_owned());
             }
-            if let Some(reason) = watch.reason(self.history().champion().and_then(|record| record.value)) {
+            if let Some(reason) = self.end_of(shift.watch) {
                 return Ok(reason);
             }
             let noise = self.noise(None);
@@ -138,72 +135,103 @@ impl Session {
                     }
                 }
             }
-            let proposer = match &mut fallback {
-                Some(proposer) => proposer.as_mut(),
-                None => &mut *first,
-            };
-            let turn = self.turn(watch, proposer, observer)?;
-            let given_up = match turn {
-                Turn::Stopped => return Ok(STOPPED.to_owned()),
-                Turn::Trial(record) => {
-                    watch.count_trial(record.status == Status::Keep, record.status == Status::Crash);
-                    in_vain = 0;
-                    wait = Duration::from_secs(1);
+            let stands_in = match shift.patience.next(Instant::now()) {
+                Next::Named => false,
+                Next::StandIn => true,
+                Next::Wait(wait) => {
+                    self.sleep(wait.min(Duration::from_secs(1))); // the clock may end the run meanwhile
                     continue;
                 }
-                // the built-in search is never down: what stops it, stops it for good
-                Turn::Down(reason) if proposer.name() == Knobs.name() => Some(reason),
-                Turn::Down(reason) => {
-                    self.no_proposal(proposer.name(), &reason, observer)?;
-                    self.sleep(wait);
-                    wait = (wait * 2).min(LONGEST_WAIT);
-                    in_vain += 1;
-                    None
-                }
-                Turn::Nothing(reason) => {
-                    self.no_proposal(proposer.name(), &reason, observer)?;
-                    in_vain += 1;
-                    None
-                }
-                Turn::Exhausted(reason) => Some(format!("{}: {reason}", proposer.name())),
             };
-            let given_up = given_up.or_else(|| {
-                (in_vain >= PATIENCE)
-                    .then(|| format!("{in_vain} proposals of {} in a row came to nothing", proposer.name()))
-            });
-            if let Some(reason) = given_up {
-                let other = proposer.name() != Knobs.name();
-                if fallback.is_some() || !other || self.task.proposer.fallback == Fallback::None {
-                    return Ok(reason);
+            let name = if stands_in { Knobs.name() } else { shift.named.name() }.to_owned();
+            let why = match self.turn(shift, stands_in, observer)? {
+                Turn::Stopped => return Ok(STOPPED.to_owned()),
+                Turn::Trial(record) => {
+                    shift.watch.count_trial(record.status == Status::Keep, record.status == Status::Crash);
+                    if !stands_in {
+                        shift.patience.trial();
+                    }
+                    continue;
                 }
-                observer.tell(Progress::Note(&format!("{reason}; {} goes on", Knobs.name())));
-                fallback = Some(Box::new(Knobs));
-                in_vain = 0;
+                Turn::None(why) => why,
+            };
+            if let Some(reason) = self.without_candidate(shift, &name, stands_in, why, observer)? {
+                return Ok(reason);
             }
         }
     }
 
-    /// One proposal, and the trial that it leads to.
-    fn turn(
+    /// What becomes of a run after a proposal that gave no candidate: the reason when it is to end.
+    fn without_candidate(
         &mut self,
-        watch: &mut Watch,
-        proposer: &mut dyn Proposer,
+        shift: &mut Shift<'_>,
+        name: &str,
+        stands_in: bool,
+        why: NoCandidate,
         observer: &mut dyn Observer,
-    ) -> Result<Turn> {
+    ) -> Result<Option<String>> {
+        let given_up = match why {
+            NoCandidate::Stopped => return Ok(None), // the loop sees the flag
+            NoCandidate::Capped(reason) => return Ok(Some(reason)),
+            // nothing will change by waiting, and nobody is asleep yet
+            NoCandidate::Unusable(reason) if !shift.patience.proven => {
+                return Err(Error::environment(reason));
+            }
+            // the built-in search is never down: what stops it, stops it for good
+            NoCandidate::Nothing(Nothing::Down, reason) if name == Knobs.name() => {
+                format!("{name}: {reason}")
+            }
+            NoCandidate::Exhausted(reason) => format!("{name}: {reason}"),
+            NoCandidate::Unusable(reason) => {
+                self.no_proposal(name, Nothing::Down, &reason, observer)?;
+                shift.patience.nothing(Nothing::Down, name, Instant::now());
+                return Ok(None);
+            }
+            NoCandidate::Nothing(kind, reason) => {
+                self.no_proposal(name, kind, &reason, observer)?;
+                if stands_in {
+                    return Ok(None);
+                }
+                match shift.patience.nothing(kind, name, Instant::now()) {
+                    Some(reason) => reason,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let goes_on = if stands_in { shift.patience.no_stand_in() } else { shift.patience.give_up() };
+        if !goes_on {
+            return Ok(Some(given_up));
+        }
+        if !stands_in {
+            observer.tell(Progress::Note(&format!("{given_up}; {} goes on", Knobs.name())));
+        }
+        Ok(None)
+    }
+
+    /// The stop rule that ends the run now.
+    fn end_of(&self, watch: &Watch) -> Option<String> {
+        watch.reason(self.history().champion().and_then(|record| record.value))
+    }
+
+    /// One proposal, and the trial that it leads to.
+    fn turn(&mut self, shift: &mut Shift<'_>, stands_in: bool, observer: &mut dyn Observer) -> Result<Turn> {
+        let proposer: &mut dyn Proposer = if stands_in { &mut Knobs } else { shift.named };
         observer.tell(Progress::Proposing { proposer: proposer.name() });
-        let base = self.proposal_base()?;
+        let base = self.desk().start_commit()?;
         if base != self.champion() {
             self.worktree.restore(base, &self.repo.files(base)?)?;
         }
-        let candidate = match self.propose(watch, proposer, None)? {
+        let ask = Ask { budget: shift.watch.budget(), ..Ask::default() };
+        let candidate = match self.desk().propose(proposer, &ask)? {
             Ok(candidate) => candidate,
-            Err(turn) => {
+            Err(why) => {
                 self.restore()?;
-                return Ok(turn);
+                return Ok(Turn::None(why));
             }
         };
+        shift.watch.count_usage(candidate.proposal.usage.unwrap_or_default());
         let mut open = self.begin(candidate, observer)?;
-        self.take_scratch(open.trial)?;
+        take_scratch(&self.desk().scratch, &self.dir.trial(open.trial))?;
         let mut round = 0;
         loop {
             let (crash, message) = match self.make_ready(&mut open, observer)? {
@@ -221,7 +249,7 @@ impl Session {
             };
             round += 1;
             if round <= self.task.proposer.repairs {
-                match self.repair(watch, proposer, &mut open, round, message, observer)? {
+                match self.repair(shift.watch, proposer, &mut open, round, message, observer)? {
                     Repaired::Yes => continue,
                     Repaired::No => {}
                     Repaired::Stopped => {
@@ -248,31 +276,40 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Repaired> {
         observer.tell(Progress::Proposing { proposer: proposer.name() });
-        let failed = open.candidate.proposal.clone();
-        match self.propose(watch, proposer, Some(Repair { failed, round, message }))? {
+        let repair = Some(Repair { failed: open.candidate.proposal.clone(), round, message });
+        let ask = Ask { budget: watch.budget(), repair, ..Ask::default() };
+        match self.desk().propose(proposer, &ask)? {
             Ok(candidate) if candidate.source == open.candidate.source => Ok(Repaired::No),
             Ok(mut candidate) => {
+                watch.count_usage(candidate.proposal.usage.unwrap_or_default());
                 if candidate.proposal.description.is_empty() {
                     candidate.proposal.description = open.candidate.proposal.description.clone();
                 }
-                self.take_scratch(open.trial)?;
+                take_scratch(&self.desk().scratch, &self.dir.trial(open.trial))?;
                 self.mend(open, candidate)?;
                 Ok(Repaired::Yes)
             }
-            Err(Turn::Stopped) => Ok(Repaired::Stopped),
+            Err(NoCandidate::Stopped) => Ok(Repaired::Stopped),
             Err(_) => Ok(Repaired::No),
         }
     }
 
-    fn no_proposal(&mut self, proposer: &str, reason: &str, observer: &mut dyn Observer) -> Result<()> {
+    fn no_proposal(
+        &mut self,
+        proposer: &str,
+        kind: Nothing,
+        reason: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
         observer.tell(Progress::NoProposal { reason });
-        self.journal.append(Event::NoProposal { proposer: proposer.to_owned(), reason: reason.to_owned() })
+        let (proposer, reason) = (proposer.to_owned(), reason.to_owned());
+        self.journal.append(Event::NoProposal { proposer, reason, kind })
     }
 
     /// Waits, but not when a stop is asked for.
     fn sleep(&self, wait: Duration) {
-        let until = std::time::Instant::now() + wait;
-        while std::time::Instant::now() < until && !self.stop.is_set() {
+        let until = Instant::now() + wait;
+        while Instant::now() < until && !self.stop.is_set() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }

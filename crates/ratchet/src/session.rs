@@ -18,7 +18,8 @@ use crate::{
     ledger, plain_file,
     processes::kill_marked,
     progress::{Observer, Progress},
-    proposer::Proposal,
+    proposer::{Demand, Proposal},
+    proposing::Desk,
     reach::{confined, lacking},
     setting::Setting,
     state::{Lock, State, Tag, TagDir, write_atomic},
@@ -255,7 +256,27 @@ impl Session {
             proposal: Proposal { description: "baseline".to_owned(), ..Proposal::default() },
             may_carry: false,
             carries: None,
+            excursion: None,
+            program: None,
+            demand: Demand::default(),
         })
+    }
+
+    /// Where proposals are made while nothing else is done.
+    pub(crate) fn desk(&self) -> Desk<'_> {
+        Desk {
+            task: &self.task,
+            repo: &self.repo,
+            state: &self.state,
+            tag: &self.tag,
+            dir: &self.dir,
+            history: self.history(),
+            setting: &self.setting,
+            worktree: &self.worktree,
+            champion: self.champion,
+            scratch: self.dir.path().join("proposing"),
+            stop: &self.stop,
+        }
     }
 
     /// What the user's editable files started from.

@@ -77,6 +77,9 @@ impl Task {
         } else if self.proposer.kind == ProposerKind::Agent {
             return wrong("[proposer] kind is \"agent\" but there is no [proposer.agent]".into());
         }
+        if self.proposer.kind == ProposerKind::Llm && self.proposer.llm.is_none() {
+            return wrong("[proposer] kind is \"llm\" but there is no [proposer.llm]".into());
+        }
         for own in EXEMPT {
             if let Some(pattern) =
                 self.patterns().find(|p| self.editable.contains(Path::new(own)) && matches(p.get_ref(), own))

@@ -150,7 +150,7 @@ impl Default for Stop {
 }
 
 /// `[proposer]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProposerSection {
     /// Who proposes.
@@ -159,13 +159,42 @@ pub struct ProposerSection {
     pub fallback: Fallback,
     /// How often a candidate that does not build goes back to its proposer.
     pub repairs: u32,
+    /// Whether the next proposal is made and built while a trial trains; never by `knobs`, which takes no time.
+    pub lookahead: bool,
+    /// Of so many proposals one is to be of a category not tried lately; 0 for none.
+    pub explore_every: u32,
+    /// Trials that an excursion from a plateau may last; 0 for no excursions.
+    pub excursion: u32,
+    /// US dollars that proposers may spend on a day, over all tags.
+    pub usd_per_day: Option<f64>,
+    /// Tokens that proposers may spend on a day, over all tags.
+    pub tokens_per_day: Option<u64>,
+    /// A price table in LiteLLM's form, over the bundled one; `~/` is the home directory.
+    pub prices: Option<String>,
+    /// Files of the tree that proposers are shown besides the editable ones.
+    pub pages: Vec<String>,
     /// The command of `kind = "agent"`.
     pub agent: Option<Agent>,
+    /// The model of `kind = "llm"`.
+    pub llm: Option<Llm>,
 }
 
 impl Default for ProposerSection {
     fn default() -> Self {
-        Self { kind: ProposerKind::Knobs, fallback: Fallback::Knobs, repairs: 2, agent: None }
+        Self {
+            kind: ProposerKind::Knobs,
+            fallback: Fallback::Knobs,
+            repairs: 2,
+            lookahead: true,
+            explore_every: 8,
+            excursion: 5,
+            usd_per_day: None,
+            tokens_per_day: None,
+            prices: None,
+            pages: Vec::new(),
+            agent: None,
+            llm: None,
+        }
     }
 }
 
@@ -175,6 +204,8 @@ impl Default for ProposerSection {
 pub enum ProposerKind {
     /// The built-in search over marked tunables.
     Knobs,
+    /// A language model.
+    Llm,
     /// Any command line.
     Agent,
 }
@@ -187,6 +218,72 @@ pub enum Fallback {
     Knobs,
     /// Nobody: the run stops with that reason.
     None,
+}
+
+/// `[proposer.llm]`: which model, and how it is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Llm {
+    /// `anthropic`, `openai`, `openai-responses`, `gemini`, `deepseek`, `openrouter`, `ollama` or `compatible`.
+    pub provider: String,
+    /// As the provider calls it.
+    pub model: String,
+    /// Where the provider is, if not at its own address.
+    pub base_url: Option<String>,
+    /// The variable that holds the key, if not the provider's own.
+    pub key_variable: Option<String>,
+    /// A file that holds the key instead; `~/` is the home directory.
+    pub key_file: Option<String>,
+    /// Who thinks: one, or a team of roles.
+    #[serde(default)]
+    pub roles: Roles,
+    /// Tokens that a prompt may hold, estimated.
+    #[serde(default = "Llm::default_context_tokens")]
+    pub context_tokens: u32,
+    /// Tokens of one answer.
+    #[serde(default = "Llm::default_max_output_tokens")]
+    pub max_output_tokens: u32,
+    /// Seconds for one call, all of it.
+    #[serde(default = "Llm::default_timeout_s")]
+    pub timeout_s: u64,
+    /// How often a call is repeated that failed for the provider's or the network's fault.
+    #[serde(default = "Llm::default_retries")]
+    pub retries: u32,
+    /// Whether answers come in pieces.
+    #[serde(default)]
+    pub stream: bool,
+    /// Whether the model writes whole files instead of search and replace blocks; better for small models.
+    #[serde(default)]
+    pub whole_files: bool,
+}
+
+impl Llm {
+    fn default_context_tokens() -> u32 {
+        100_000
+    }
+
+    fn default_max_output_tokens() -> u32 {
+        16_000
+    }
+
+    fn default_timeout_s() -> u64 {
+        300
+    }
+
+    fn default_retries() -> u32 {
+        4
+    }
+}
+
+/// Who thinks in an `llm` proposer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Roles {
+    /// One that plans and then edits.
+    #[default]
+    Solo,
+    /// Analyst, planner, engineer, reviewer, retrospector.
+    Team,
 }
 
 /// `[proposer.agent]`: a command, or a preset that stands for one.

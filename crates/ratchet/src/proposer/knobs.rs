@@ -42,7 +42,8 @@ impl Proposer for Knobs {
             return Err(ProposeError::CannotRepair);
         }
         let knobs = knobs(brief.files, brief.profile)?;
-        let history = History::read(&knobs, brief.trials, brief.lead.or(brief.best), brief.metric.goal);
+        let history =
+            History::read(&knobs, brief.trials, brief.start.trial().or(brief.best), brief.metric.goal);
         let fresh = |to: &[(usize, String)]| {
             let files: BTreeMap<&str, String> =
                 brief.files.iter().map(|file| (file.path.as_str(), edited(file, &knobs, to))).collect();

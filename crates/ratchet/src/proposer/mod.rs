@@ -4,6 +4,7 @@
 //! judgment's inputs. What it returns is only a wish: the driver applies it, checks it, and decides.
 
 pub mod agent;
+pub mod context;
 pub mod knobs;
 
 use std::{path::Path, time::Duration};
@@ -36,8 +37,16 @@ pub struct Brief<'a> {
     pub trials: &'a [TrialRecord],
     /// The champion's record; `None` before the baseline.
     pub best: Option<&'a TrialRecord>,
-    /// The promising trial whose files the proposal starts from, instead of the champion's.
-    pub lead: Option<&'a TrialRecord>,
+    /// Whose files the proposal starts from.
+    pub start: Start<'a>,
+    /// What the driver asks of this proposal beyond the brief.
+    pub demand: &'a Demand,
+    /// The trial that runs while this proposal is made; its outcome is not known yet.
+    pub running: Option<&'a Proposal>,
+    /// Why the proposals since the last trial came to nothing, oldest first.
+    pub in_vain: &'a [String],
+    /// The folder that holds `trials/NNNN`: logs and loss curves of earlier trials.
+    pub records: &'a Path,
     /// What is left of this invocation.
     pub budget: Budget,
     /// Derived from the tag and the attempt's number, so that a resumed night goes on as it would have.
@@ -46,6 +55,38 @@ pub struct Brief<'a> {
     pub repair: Option<&'a Repair>,
     /// The worktree's root, holding `files` or, for a repair, the failed attempt.
     pub worktree: &'a Path,
+}
+
+/// Whose files a proposal starts from.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'a> {
+    /// The champion's, or the base's while there is none.
+    Champion,
+    /// Those of a promising trial, which is not proven yet.
+    Lead(&'a TrialRecord),
+    /// Those of a trial that was a little worse than the champion, on a plateau: a step back before a leap.
+    Excursion(&'a TrialRecord),
+}
+
+impl<'a> Start<'a> {
+    /// The trial that is not the champion.
+    pub fn trial(self) -> Option<&'a TrialRecord> {
+        match self {
+            Self::Champion => None,
+            Self::Lead(trial) | Self::Excursion(trial) => Some(trial),
+        }
+    }
+}
+
+/// What the driver asks of one proposal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// A person's idea, to be taken up now.
+    pub hint: Option<String>,
+    /// Categories tried of late; where there are any, the proposal is to be of another.
+    pub unlike: Vec<String>,
+    /// Whether the edit is to change structure and not only constants.
+    pub structural: bool,
 }
 
 /// One editable file of the champion.
@@ -126,12 +167,42 @@ pub struct Usage {
     pub usd: Option<f64>,
 }
 
+/// What came of a proposal that is no trial; stands in the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Nothing {
+    /// No edit, or an answer that holds none.
+    #[default]
+    Empty,
+    /// An edit that may not be tried.
+    Refused,
+    /// An edit that was tried before.
+    Duplicate,
+    /// The reviewer's word, before any time was spent on it.
+    Vetoed,
+    /// Past its time limit.
+    TimedOut,
+    /// The proposer itself failed.
+    Down,
+}
+
 /// Why there is no proposal. None of these is a trial.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     /// Nothing was changed.
     #[error("the proposer changed nothing")]
     Empty,
+    /// It answered, and would not or could not edit.
+    #[error("{0}")]
+    Declined(String),
+    /// Its reviewer refused it.
+    #[error("vetoed: {reason} ({description})")]
+    Vetoed {
+        /// What was proposed.
+        description: String,
+        /// Why not.
+        reason: String,
+    },
     /// The proposer ran past its time limit.
     #[error("the proposer took longer than {0:?}")]
     TimedOut(Duration),
@@ -141,9 +212,15 @@ pub enum ProposeError {
     /// There is nothing left to try.
     #[error("nothing left to try: {0}")]
     Exhausted(String),
-    /// The proposer itself failed.
+    /// The proposer itself failed; it may be better later.
     #[error("{0}")]
     Failed(String),
+    /// The proposer cannot work as it is configured: a key is wrong, a model is unknown.
+    #[error("{0}")]
+    Unusable(String),
+    /// The next call could cost more than the caps leave.
+    #[error("{0}")]
+    Capped(String),
     /// A signal asked the run to end while the proposer was at work.
     #[error("stopped")]
     Stopped,

@@ -153,7 +153,7 @@ impl Session {
 
     /// `commit` with the depth that is asked for; `what` names it in the error where there is no such knob.
     fn deepened(&self, commit: Oid, depth: u32, what: &str) -> Result<Oid> {
-        let files = self.source_files(commit)?;
+        let files = self.desk().source_files(commit)?;
         let profile = self.setting.profile.map(|profile| profile.name());
         let edits = crate::proposer::knobs::with_knob(&files, profile, plan::DEPTH, &depth.to_string())
             .map_err(|reason| Error::usage(reason).at(self.state.root()))?

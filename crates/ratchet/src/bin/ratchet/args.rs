@@ -196,6 +196,8 @@ impl From<StopArgs> for Rules {
 pub(crate) enum Kind {
     /// The built-in search over marked tunables, offline
     Knobs,
+    /// The model of [proposer.llm]
+    Llm,
     /// The command of [proposer.agent]
     Agent,
 }
@@ -204,6 +206,7 @@ impl From<Kind> for ProposerKind {
     fn from(kind: Kind) -> Self {
         match kind {
             Kind::Knobs => Self::Knobs,
+            Kind::Llm => Self::Llm,
             Kind::Agent => Self::Agent,
         }
     }

@@ -9,12 +9,13 @@ use crate::{
     config::{Goal, Metric},
     journal::{Status, TrialRecord},
     noise::{Noise, Runs, Value},
-    proposer::{Brief, Budget, Edit, Proposal, Proposer, SourceFile},
+    proposer::{Brief, Budget, Demand, Edit, Proposal, Proposer, SourceFile, Start},
     risk::Risk,
     source::TreeHash,
     verdict::{Crash, Decision, IMPROVED, Outcome, Policy, Rule, Score, Scored, verdict},
 };
 
+static DEMAND: Demand = Demand { hint: None, unlike: Vec::new(), structural: false };
 static METRIC: Metric = Metric { name: String::new(), goal: Goal::Minimize };
 
 /// A task made of one file of knobs; `loss` maps their values to the metric, `None` to a crash.
@@ -56,7 +57,11 @@ impl<'a> Night<'a> {
             profile: None,
             metric: &METRIC,
             trials: &self.trials,
-            lead: None,
+            start: Start::Champion,
+            demand: &DEMAND,
+            running: None,
+            in_vain: &[],
+            records: Path::new("/nowhere"),
             best: self.standing.as_ref().map(|(index, _)| &self.trials[*index]),
             budget: Budget::default(),
             seed,
@@ -136,6 +141,9 @@ impl<'a> Night<'a> {
         };
         self.trials.push(TrialRecord {
             phases: Vec::new(),
+            excursion: None,
+            program: None,
+            demand: Demand::default(),
             trial: number,
             status,
             value: score.map(|score| score.runs.mean()),
