@@ -1,0 +1,190 @@
+//! A model at a provider: one question, several attempts, a time limit on each, a stop at any moment.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use genai::{
+    Client, ModelIden, ServiceTarget,
+    resolver::{AuthData, Endpoint},
+};
+use rand::RngExt;
+use tokio::runtime::Runtime;
+
+use crate::{
+    Answer, AskError, Call, KeySource, Model, Provider,
+    attempt::Attempt,
+    fault::{About, Fault},
+    key::Key,
+};
+
+/// The first wait between attempts is up to this, each further one up to twice the last.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// No wait is longer, whatever the provider asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How often a stop is looked for while waiting.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Says whether to give up waiting; asked twenty times a second.
+pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Which model is asked, where, and how patiently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Who provides it.
+    pub provider: Provider,
+    /// Its name, as the provider knows it.
+    pub model: String,
+    /// In place of the provider's own, for example `http://localhost:8000/v1`.
+    pub base_url: Option<String>,
+    /// Where the key is.
+    pub key: KeySource,
+    /// The limit of one attempt, from connecting to the last byte.
+    pub timeout: Duration,
+    /// Attempts after the first, where it failed in a way that may pass.
+    pub retries: u32,
+    /// Whether the answer is read as it is made. A plain answer is read whole before its size is known.
+    pub stream: bool,
+}
+
+/// A model at a provider. Must not be asked from inside an async runtime: it blocks, with one of its own.
+pub struct Live {
+    config: Config,
+    base_url: String,
+    key: Option<Key>,
+    client: Client,
+    runtime: Runtime,
+    stop: Stop,
+    lost: u32,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("config", &self.config).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    /// Reads the key and makes the client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`AskError::Key`] naming the variable or the file; [`AskError::Rejected`] for a base URL that is
+    /// missing or is none.
+    pub fn new(config: Config, stop: Stop) -> Result<Self, AskError> {
+        let key = Key::read(&config.key, config.provider)?;
+        let base_url = base_url(&config)?;
+        let _ = rustls::crypto::ring::default_provider().install_default(); // an earlier one is as good
+        let mut builder = reqwest::Client::builder()
+            // Minutes pass between calls: a kept connection would be dead by then.
+            .pool_max_idle_per_host(0)
+            // A redirect would take the key along to wherever it leads.
+            .redirect(reqwest::redirect::Policy::none())
+            // A small body could become an endless one.
+            .gzip(false);
+        if is_local(&base_url) {
+            builder = builder.no_proxy();
+        }
+        let unusable = |error: &dyn fmt::Display| AskError::Rejected(format!("no HTTP client: {error}"));
+        let http = builder.build().map_err(|error| unusable(&error))?;
+        let client = Client::builder().with_reqwest(http).build().map_err(|error| unusable(&error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unusable(&error))?;
+        Ok(Self { config, base_url, key, client, runtime, stop, lost: 0 })
+    }
+
+    fn about(&self) -> About<'_> {
+        About { model: &self.config.model, base_url: &self.base_url, key: self.key.as_ref() }
+    }
+
+    fn target(&self) -> ServiceTarget {
+        // A server without keys ignores this one; genai insists on some.
+        let secret = self.key.as_ref().map_or("none", Key::secret);
+        ServiceTarget {
+            endpoint: Endpoint::from_owned(self.base_url.as_str()),
+            auth: AuthData::from_single(secret),
+            model: ModelIden::new(self.config.provider.adapter(), self.config.model.as_str()),
+        }
+    }
+
+    /// Waits for `work`, its time limit, or a stop, whichever comes first.
+    fn attempt(&self, call: &Call<'_>) -> Result<Answer, Fault> {
+        let attempt = Attempt::new(call, &self.config, self.about());
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = stopped(&self.stop) => Err(Fault::final_(AskError::Stopped, attempt.begun())),
+                outcome = attempt.run(&self.client, self.target()) => outcome,
+                () = tokio::time::sleep(self.config.timeout) => Err(Fault::down(
+                    format!("no whole answer within {:.0?}", self.config.timeout),
+                    attempt.begun(),
+                )),
+            }
+        })
+    }
+
+    /// Waits before attempt `number + 1`; false for a stop.
+    fn pause(&self, number: u32, asked: Option<Duration>) -> bool {
+        let most = FIRST_WAIT.saturating_mul(1 << number.min(16)).min(LONGEST_WAIT);
+        let jitter = most.mul_f64(rand::rng().random());
+        let wait = (asked.unwrap_or_default() + jitter).min(LONGEST_WAIT);
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = stopped(&self.stop) => false,
+                () = tokio::time::sleep(wait) => true,
+            }
+        })
+    }
+}
+
+impl Model for Live {
+    fn ask(&mut self, call: &Call<'_>) -> Result<Answer, AskError> {
+        self.lost = 0;
+        let mut number = 0;
+        loop {
+            let fault = match self.attempt(call) {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => fault,
+            };
+            self.lost += u32::from(fault.billed);
+            if !fault.again || number == self.config.retries {
+                return Err(fault.error);
+            }
+            if !self.pause(number, fault.wait) {
+                return Err(AskError::Stopped);
+            }
+            number += 1;
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.config.model
+    }
+
+    fn lost(&self) -> u32 {
+        self.lost
+    }
+}
+
+async fn stopped(stop: &Stop) {
+    while !stop() {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// The URL that paths are added to: with a slash at its end.
+fn base_url(config: &Config) -> Result<String, AskError> {
+    let provider = config.provider;
+    let Some(url) = config.base_url.as_deref().or(provider.base_url()) else {
+        return Err(AskError::Rejected(format!("{} needs a base URL", provider.as_str())));
+    };
+    let usable = reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    if !usable {
+        return Err(AskError::Rejected(format!("{url:?} is no http or https URL")));
+    }
+    Ok(if url.ends_with('/') { url.to_owned() } else { format!("{url}/") })
+}
+
+/// Whether the server is on this machine, where no proxy leads.
+fn is_local(url: &str) -> bool {
+    let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"))
+}

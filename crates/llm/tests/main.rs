@@ -1,0 +1,6 @@
+//! The crate against a local server that speaks the providers' protocols.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod answers;
+mod setup;
