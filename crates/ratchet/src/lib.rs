@@ -14,6 +14,7 @@ pub mod commands;
 pub mod config;
 pub mod cuda;
 pub mod doctor;
+pub mod edit_class;
 pub mod error;
 pub mod exec;
 pub mod figures;
