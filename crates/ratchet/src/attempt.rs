@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use crate::{
     beginning::note_uncommitted,
-    candidate::{Candidate, Refusal, admissible, message, source_of},
+    candidate::{Candidate, Refusal, admissible, class_of, message, source_of},
     config::EXEMPT,
     error::{Doing, Error, Result},
     git::{Change, ChangeKind, Oid},
@@ -158,6 +158,7 @@ impl Session {
             may_carry: false,
             carries: None,
             excursion: None,
+            class: class_of(&self.repo, champion, commit, self.task.editable())?,
             program: None,
             demand: Demand::default(),
         })?;

@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     config::Editable,
+    edit_class::EditClass,
     error::{Doing, Error, Result},
     fingerprint::FREE,
     git::{Change, ChangeKind, Oid, Repo},
@@ -40,6 +41,8 @@ pub struct Candidate {
     pub carries: Option<u64>,
     /// The trial whose files an excursion started from.
     pub excursion: Option<u64>,
+    /// How deep its edit goes; `None` for a baseline.
+    pub class: Option<EditClass>,
     /// The version of the brief it was proposed under.
     pub program: Option<String>,
     /// What was asked of its proposer.
@@ -124,6 +127,11 @@ pub fn source_of(repo: &Repo, commit: Oid, editable: &Editable) -> Result<(TreeH
         .collect();
     let total = files.iter().map(|(path, bytes)| lines(path, bytes)).sum();
     Ok((TreeHash::of(&files), total))
+}
+
+/// How deep the edit of the editable files from one commit to another goes; `None` where nothing of it counts.
+pub fn class_of(repo: &Repo, from: Oid, to: Oid, editable: &Editable) -> Result<Option<EditClass>> {
+    Ok(EditClass::of(&repo.editable_files(from, editable)?, &repo.editable_files(to, editable)?))
 }
 
 /// Writes a proposal's edits into the worktree. Refuses paths that leave it or go through a link.

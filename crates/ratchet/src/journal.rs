@@ -13,6 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    edit_class::EditClass,
     error::{Doing, Error, Result},
     history::History,
     plain_file,
@@ -75,6 +76,9 @@ pub struct TrialRecord {
     /// The trial whose files it started from instead of the champion's, to look for a way over a plateau.
     #[serde(default)]
     pub excursion: Option<u64>,
+    /// How deep the edit goes, against the files it started from; `None` for a baseline.
+    #[serde(default)]
+    pub class: Option<EditClass>,
     /// The version of the human's brief it was proposed under: the name of its file in `.ratchet/briefs/`.
     #[serde(default)]
     pub program: Option<String>,
@@ -376,6 +380,7 @@ pub(crate) mod tests {
             parent: (trial > 1).then_some(1),
             carries: None,
             excursion: None,
+            class: None,
             program: None,
             demand: Demand::default(),
             proposer: "test".into(),

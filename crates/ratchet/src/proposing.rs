@@ -5,7 +5,9 @@ use std::{fs, path::PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    candidate::{Candidate, FREE_IN_WORKTREE, Refusal, admissible, message, source_of, write_edits},
+    candidate::{
+        Candidate, FREE_IN_WORKTREE, Refusal, admissible, class_of, message, source_of, write_edits,
+    },
     config::Task,
     error::{Doing, Error, Result},
     exec::StopFlag,
@@ -157,6 +159,7 @@ impl Desk<'_> {
             may_carry: true,
             carries: trial_of(matches!(start, Start::Lead(_))),
             excursion: trial_of(matches!(start, Start::Excursion(_))),
+            class: class_of(self.repo, self.start_commit()?, commit, self.task.editable())?,
             program: version,
             demand,
         };

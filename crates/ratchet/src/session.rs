@@ -257,6 +257,7 @@ impl Session {
             may_carry: false,
             carries: None,
             excursion: None,
+            class: None,
             program: None,
             demand: Demand::default(),
         })

@@ -287,6 +287,7 @@ impl Session {
             parent: candidate.parent,
             carries: candidate.carries,
             excursion: candidate.excursion,
+            class: candidate.class,
             program: candidate.program,
             demand: candidate.demand,
             proposer: candidate.proposer,

@@ -24,13 +24,16 @@ mod surface;
 #[cfg(test)]
 mod tests;
 
+/// The name of the built-in search.
+pub const NAME: &str = "knobs";
+
 /// The proposer `knobs`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Knobs;
 
 impl Proposer for Knobs {
     fn name(&self) -> &str {
-        "knobs"
+        NAME
     }
 
     /// Moves one or a few knobs of the champion.

@@ -143,6 +143,7 @@ impl<'a> Night<'a> {
             phases: Vec::new(),
             excursion: None,
             program: None,
+            class: None,
             demand: Demand::default(),
             trial: number,
             status,
