@@ -282,14 +282,8 @@ fn knobs(root: &Path, task: &Task) -> Result<usize, String> {
 fn proposer(root: &Path, task: &Task) -> Check {
     match (task.proposer.kind, &task.proposer.agent) {
         (ProposerKind::Agent, Some(agent)) => {
-            let preset = agent.preset.map(crate::config::Preset::command);
-            let program = agent
-                .command
-                .clone()
-                .or(preset)
-                .and_then(|command| command.first().cloned())
-                .unwrap_or_default();
-            if is_there(root, &program) {
+            let program = agent.program();
+            if is_there(root, program) {
                 pass("proposer", format!("agent {program}"))
             } else {
                 fail(

@@ -23,18 +23,14 @@ impl Desk<'_> {
             ProposerKind::Knobs => Box::new(Knobs),
             ProposerKind::Llm => return Err(Error::usage("the llm proposer is not wired yet")),
             ProposerKind::Agent => {
-                let preset = Agent {
-                    command: None,
-                    preset: Some(Preset::Claude),
-                    timeout_s: 900,
-                    settings: Vec::new(),
-                };
-                let agent = self.task.proposer.agent.as_ref().unwrap_or(&preset);
+                let usual = Agent::of(Preset::Claude);
+                let agent = self.task.proposer.agent.as_ref().unwrap_or(&usual);
                 let root = self.state.root();
-                let mut proposer =
-                    AgentProposer::new(agent, self.scratch.clone(), mark(root), self.stop.clone());
+                let confined = confined(self.task)?;
+                let (scratch, stop) = (self.scratch.clone(), self.stop.clone());
+                let mut proposer = AgentProposer::new(agent, scratch, mark(root), stop, confined);
                 proposer.check(capped)?;
-                if confined(self.task)? {
+                if confined {
                     let policy = reach::agent(self.task, root, self.worktree.path(), proposer.command());
                     proposer.confine(policy);
                 }

@@ -139,7 +139,13 @@ impl Desk<'_> {
             Ok(changes) => changes,
             Err(refusal) => return Ok(Err(refusal.into())),
         };
+        let mut proposal = proposal;
         let commit = self.worktree.commit_changes(self.repo, self.champion, &changes, &message(&proposal))?;
+        if self.repo.same_files(commit, self.start_commit()?)?
+            && let Some(why) = proposal.unless_edited.take()
+        {
+            return Ok(Err(why.into()));
+        }
         let (source, lines) = source_of(self.repo, commit, self.task.editable())?;
         let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
         let mut proposal = describe(proposal, &paths);

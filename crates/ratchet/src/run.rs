@@ -222,14 +222,15 @@ impl Session {
             self.worktree.restore(base, &self.repo.files(base)?)?;
         }
         let ask = Ask { budget: shift.watch.budget(), ..Ask::default() };
-        let candidate = match self.desk().propose(proposer, &ask)? {
+        let candidate = self.desk().propose(proposer, &ask)?;
+        shift.watch.count_usage(proposer.take_spent());
+        let candidate = match candidate {
             Ok(candidate) => candidate,
             Err(why) => {
                 self.restore()?;
                 return Ok(Turn::None(why));
             }
         };
-        shift.watch.count_usage(candidate.proposal.usage.unwrap_or_default());
         let mut open = self.begin(candidate, observer)?;
         take_scratch(&self.desk().scratch, &self.dir.trial(open.trial))?;
         let mut round = 0;
@@ -278,10 +279,11 @@ impl Session {
         observer.tell(Progress::Proposing { proposer: proposer.name() });
         let repair = Some(Repair { failed: open.candidate.proposal.clone(), round, message });
         let ask = Ask { budget: watch.budget(), repair, ..Ask::default() };
-        match self.desk().propose(proposer, &ask)? {
+        let candidate = self.desk().propose(proposer, &ask)?;
+        watch.count_usage(proposer.take_spent());
+        match candidate {
             Ok(candidate) if candidate.source == open.candidate.source => Ok(Repaired::No),
             Ok(mut candidate) => {
-                watch.count_usage(candidate.proposal.usage.unwrap_or_default());
                 if candidate.proposal.description.is_empty() {
                     candidate.proposal.description = open.candidate.proposal.description.clone();
                 }

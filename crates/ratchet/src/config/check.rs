@@ -7,7 +7,7 @@ use std::{
 
 use globset::GlobBuilder;
 
-use super::{EXEMPT, FILE, ProposerKind, Task};
+use super::{EXEMPT, FILE, Preset, ProposerKind, Task};
 use crate::{
     error::{Error, Result},
     plain_file,
@@ -73,6 +73,22 @@ impl Task {
                     return wrong("[proposer.agent] command is empty".into());
                 }
                 _ => {}
+            }
+            if agent.timeout_s == 0 {
+                return wrong("[proposer.agent] timeout_s is 0, so it could never finish".into());
+            }
+            if agent.preset.is_none() && (agent.model.is_some() || agent.max_usd.is_some()) {
+                return wrong(
+                    "[proposer.agent] model and max_usd go with a preset; write them into the command".into(),
+                );
+            }
+            if let Some(usd) = agent.max_usd {
+                if !agent.preset.is_some_and(Preset::takes_max_usd) {
+                    return wrong("[proposer.agent] max_usd: only the preset \"claude\" can be told so; use --max-usd for all of a run".into());
+                }
+                if !(usd.is_finite() && usd > 0.0) {
+                    return wrong(format!("[proposer.agent] max_usd is {usd}; it must be a positive amount"));
+                }
             }
         } else if self.proposer.kind == ProposerKind::Agent {
             return wrong("[proposer] kind is \"agent\" but there is no [proposer.agent]".into());

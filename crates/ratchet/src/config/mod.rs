@@ -287,13 +287,18 @@ pub enum Roles {
 }
 
 /// `[proposer.agent]`: a command, or a preset that stands for one.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// Program and arguments; the prompt comes on stdin.
+    /// Program and arguments. The prompt comes on stdin, unless `{prompt}` names its file; `{files}` are the
+    /// editable files, and `{tmp}` is a folder for temporary ones.
     pub command: Option<Vec<String>>,
     /// A known agent.
     pub preset: Option<Preset>,
+    /// The model that a preset is to use, as its tool calls it.
+    pub model: Option<String>,
+    /// US dollars that one proposal may cost, where a preset's tool can be told so.
+    pub max_usd: Option<f64>,
     /// Seconds for one proposal.
     #[serde(default = "Agent::default_timeout_s")]
     pub timeout_s: u64,
@@ -304,6 +309,24 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// A preset as it comes.
+    pub fn of(preset: Preset) -> Self {
+        Self {
+            command: None,
+            preset: Some(preset),
+            model: None,
+            max_usd: None,
+            timeout_s: Self::default_timeout_s(),
+            settings: Vec::new(),
+        }
+    }
+
+    /// What is run.
+    pub fn program(&self) -> &str {
+        let own = self.command.as_ref().and_then(|command| command.first());
+        own.map(String::as_str).or(self.preset.map(Preset::program)).unwrap_or_default()
+    }
+
     fn default_timeout_s() -> u64 {
         900
     }
@@ -315,6 +338,14 @@ impl Agent {
 pub enum Preset {
     /// Claude Code.
     Claude,
+    /// Codex CLI.
+    Codex,
+    /// Gemini CLI.
+    Gemini,
+    /// aider.
+    Aider,
+    /// opencode.
+    Opencode,
 }
 
 /// `[sandbox]`.

@@ -154,6 +154,6 @@ fn proposal(brief: &Brief<'_>, knobs: &[Knob], history: &History, next: Move) ->
         expected_delta: gain.map(|gain| if brief.metric.goal == Goal::Minimize { -gain } else { gain }),
         edits: edits.collect(),
         changes,
-        usage: None,
+        ..Proposal::default()
     }
 }

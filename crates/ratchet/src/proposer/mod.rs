@@ -20,6 +20,11 @@ pub trait Proposer {
 
     /// One candidate, as edits to the brief's files or, for an agent, left in `brief.worktree`.
     fn propose(&mut self, brief: &Brief<'_>) -> Result<Proposal, ProposeError>;
+
+    /// What was spent since this was last asked, whether or not a proposal came of it.
+    fn take_spent(&mut self) -> Usage {
+        Usage::default()
+    }
 }
 
 /// Everything a proposer may know.
@@ -136,6 +141,10 @@ pub struct Proposal {
     pub changes: Vec<KnobChange>,
     /// What the proposal cost, where the provider says so.
     pub usage: Option<Usage>,
+    /// Why there is no edit, should none be found: an agent leaves its edits in the worktree, and only the
+    /// driver can tell whether it did.
+    #[serde(skip)]
+    pub unless_edited: Option<ProposeError>,
 }
 
 /// A file's whole new text.
@@ -165,6 +174,13 @@ pub struct Usage {
     pub tokens: u64,
     /// US dollars; `None` when the provider does not say.
     pub usd: Option<f64>,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.usd = self.usd.into_iter().chain(other.usd).reduce(|a, b| a + b);
+    }
 }
 
 /// What came of a proposal that is no trial; stands in the journal.
