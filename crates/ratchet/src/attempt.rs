@@ -139,7 +139,7 @@ impl Session {
         let commit = if base == champion {
             mine
         } else {
-            self.repo.rebase(base, mine, champion, &text)?.ok_or_else(|| {
+            self.repo.rebase(base, mine, champion, champion, &text)?.ok_or_else(|| {
                 Error::refused("the champion has moved since, and your edit touches the same lines").hint(
                     "`ratchet sync` saves your edit and brings the files to the champion; then edit again",
                 )

@@ -6,6 +6,8 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     config::Editable,
     edit_class::EditClass,
@@ -19,9 +21,10 @@ use crate::{
 };
 
 /// A change that may be tried.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     /// Its commit, on top of what it was made from.
+    #[serde(with = "crate::git::as_text")]
     pub commit: Oid,
     /// The paths that it changes; empty for a baseline.
     pub paths: Vec<PathBuf>,
@@ -47,6 +50,15 @@ pub struct Candidate {
     pub program: Option<String>,
     /// What was asked of its proposer.
     pub demand: Demand,
+}
+
+impl Candidate {
+    /// Describes a mended candidate as the failed one was, where its proposer says nothing.
+    pub(crate) fn keep_words_of(&mut self, failed: &Self) {
+        if self.proposal.description.is_empty() {
+            self.proposal.description = failed.proposal.description.clone();
+        }
+    }
 }
 
 /// Why a candidate is not tried. Its files stay as they are.

@@ -10,6 +10,7 @@ use std::{ffi::c_int, fmt, path::PathBuf, sync::OnceLock, time::Duration};
 
 use prepare::profile::cuda_device_present;
 use sandbox::Confinement;
+use serde::{Deserialize, Serialize};
 
 pub use self::found::{Found, try_libraries};
 use crate::{
@@ -49,7 +50,7 @@ pub struct Obstacle {
 }
 
 /// A GPU that answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
     /// As its driver calls it.
     pub name: String,
@@ -62,7 +63,7 @@ pub struct Card {
 }
 
 /// A CUDA compiler.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compiler {
     /// `…/bin/nvcc`.
     pub nvcc: PathBuf,
@@ -71,7 +72,7 @@ pub struct Compiler {
 }
 
 /// Major and minor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version(pub u32, pub u32);
 
 /// Looks, by trying, once in a process: a driver that hangs is waited for once. `compiles` where a build needs the

@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 
 use crate::{
+    ahead::Wasted,
+    duty::{Clock, Duty},
     journal::{Event, Init, Status, TrialRecord},
     noise::Replicates,
+    progress::Phase,
     proposer::Nothing,
     risk::Risk,
     sigma::Drift,
@@ -26,6 +29,8 @@ pub struct History {
     attempts: u64,
     in_vain: Vec<String>,
     vetoes: u64,
+    wasted: Wasted,
+    clock: Clock,
     last_stop: Option<String>,
     /// The champion before the last keep, or the base before the last, while the branch may still stand there.
     behind: Option<String>,
@@ -36,17 +41,33 @@ impl History {
         match event {
             // a second one starts a tag without a baseline from elsewhere, and the branch has to follow
             Event::Init(init) => self.behind = self.init.replace(init).map(|old| old.base),
-            Event::RunStarted { .. } => self.last_stop = None,
-            Event::RunEnded { reason, .. } => self.last_stop = Some(reason),
+            Event::RunStarted { at, .. } => {
+                self.last_stop = None;
+                self.clock.start(&at);
+            }
+            Event::RunEnded { at, reason } => {
+                self.last_stop = Some(reason);
+                self.clock.end(&at);
+            }
             Event::NoProposal { reason, kind, .. } => {
                 self.attempts += 1;
                 self.vetoes += u64::from(kind == Nothing::Vetoed);
                 self.in_vain.push(reason);
             }
+            Event::Wasted { usage, seconds, .. } => {
+                self.wasted.proposals += 1;
+                self.wasted.usage += usage;
+                self.wasted.seconds += seconds;
+            }
             Event::Opened { trial, .. } => self.open = Some(trial),
             Event::Abandoned { .. } => self.open = None,
-            Event::Replicated { trial, value: Some(value), seconds, counts: true, tokens_m, .. } => {
+            Event::Replicated {
+                trial, value: Some(value), seconds, counts: true, tokens_m, fit_s, ..
+            } => {
                 self.since_rerun = 0;
+                if self.open.is_none() {
+                    self.clock.trained(fit_s); // else it is in the phases of the trial that asked for it
+                }
                 if let Some(record) = self.trials.iter_mut().find(|record| record.trial == trial) {
                     self.drift = Drift::of(record, value, tokens_m);
                     record.values.push(value);
@@ -59,6 +80,11 @@ impl History {
             Event::Replicated { .. } | Event::Audited { .. } | Event::Transferred { .. } => {}
             Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {
+                let fit = |(phase, seconds): &(Phase, f64)| (*phase == Phase::Fit).then_some(*seconds);
+                if record.proposer != "try" {
+                    self.clock.trained(record.phases.iter().filter_map(fit).sum());
+                    self.clock.reached(&record.ended);
+                }
                 self.open = None;
                 self.in_vain.clear();
                 self.since_rerun += 1;
@@ -109,6 +135,22 @@ impl History {
     /// Why the proposals since the last trial came to nothing, oldest first.
     pub fn in_vain(&self) -> &[String] {
         &self.in_vain
+    }
+
+    /// Mean seconds of a trial that was scored; 0 before there is one.
+    pub fn seconds_a_trial(&self) -> f64 {
+        let scored = self.trials.iter().filter(|record| record.value.is_some()).map(|record| record.seconds);
+        mean(&scored.collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
+    /// How much of its runs was spent training.
+    pub fn duty(&self) -> Duty {
+        self.clock.duty()
+    }
+
+    /// Proposals that were made ahead and not used.
+    pub fn wasted(&self) -> Wasted {
+        self.wasted
     }
 
     /// Proposals that a reviewer refused before any time was spent on them.

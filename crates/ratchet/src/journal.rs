@@ -18,7 +18,7 @@ use crate::{
     history::History,
     plain_file,
     progress::Phase,
-    proposer::{Demand, Nothing, Proposal},
+    proposer::{Demand, Nothing, Proposal, Usage},
     source::TreeHash,
     verdict::Verdict,
 };
@@ -154,6 +154,19 @@ pub enum Event {
         #[serde(default)]
         kind: Nothing,
     },
+    /// A proposal that was made while a trial trained, and could not be used.
+    Wasted {
+        /// Who made it.
+        proposer: String,
+        /// What it was.
+        description: String,
+        /// Why it could not be used.
+        reason: String,
+        /// What it cost.
+        usage: Usage,
+        /// What it took.
+        seconds: f64,
+    },
     /// A trial is under way.
     Opened {
         /// Its number; free again when it never closes.
@@ -185,6 +198,9 @@ pub enum Event {
         /// Tokens trained on, in millions, where fit reports them.
         #[serde(default)]
         tokens_m: Option<f64>,
+        /// Seconds of it spent training.
+        #[serde(default)]
+        fit_s: f64,
     },
     /// A kept model was scored on the held-out rows, for people only.
     Audited {
@@ -467,6 +483,7 @@ pub(crate) mod tests {
             seconds: 2.0,
             counts,
             tokens_m: None,
+            fit_s: 0.0,
         };
         history.apply(more(false));
         assert_eq!(history.trials()[0].value, Some(1.0));

@@ -9,7 +9,7 @@ use crate::{
     journal::{Event, Status, TrialRecord},
     measure::{Bench, Failure, Measured},
     noise::Runs,
-    progress::{Observer, Phase, Progress},
+    progress::{Observer, Phase, Progress, Stopwatch},
     sampling,
     session::Session,
     trial::{Done, Open},
@@ -105,8 +105,10 @@ impl Session {
         let Some(champion) = self.history().champion().cloned() else { return Ok(Ok(())) };
         for run in champion.values.len() as u32..wanted {
             let dir = self.dir.trial(champion.trial).join("runs").join(run.to_string());
-            let began = Instant::now();
-            match self.run_again(&champion, dir, run, observer)? {
+            let (began, mut watch) = (Instant::now(), Stopwatch::default());
+            let ran = self.run_again(&champion, dir, run, &mut watch.over(observer))?;
+            let fit_s = watch.of(Phase::Fit);
+            match ran {
                 Ok(measured) => self.journal.append(Event::Replicated {
                     trial: champion.trial,
                     run,
@@ -114,6 +116,7 @@ impl Session {
                     seconds: began.elapsed().as_secs_f64(),
                     counts: true,
                     tokens_m: measured.tokens_m,
+                    fit_s,
                 })?,
                 Err(Failure::Stopped) => return Ok(Err(Failure::Stopped)),
                 Err(crash) => {
@@ -124,6 +127,7 @@ impl Session {
                         seconds: began.elapsed().as_secs_f64(),
                         counts: true,
                         tokens_m: None,
+                        fit_s,
                     })?;
                     return Ok(Err(crash));
                 }

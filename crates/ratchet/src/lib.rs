@@ -4,6 +4,7 @@
 //! doing through [`progress::Observer`]. Only [`git`] touches git, only [`journal`] writes the journal, only
 //! [`ledger`] writes `results.tsv`, only [`exec`] starts processes, and [`verdict`] decides without doing.
 
+pub mod ahead;
 pub mod attempt;
 pub mod attribution;
 pub mod audit;
@@ -11,9 +12,11 @@ pub mod beginning;
 pub mod build;
 pub mod candidate;
 pub mod commands;
+pub(crate) mod companion;
 pub mod config;
 pub mod cuda;
 pub mod doctor;
+pub mod duty;
 pub mod edit_class;
 pub mod error;
 pub mod excursion;

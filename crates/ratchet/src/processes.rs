@@ -1,6 +1,11 @@
 //! Processes as the kernel shows them: who descends from us, who is left over.
 
-use std::{collections::BTreeMap, fs::File, io::Read};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::Read,
+    sync::{Mutex, PoisonError},
+};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -25,6 +30,19 @@ impl Process {
         };
         read().unwrap_or(0) * rustix::param::page_size() as u64
     }
+}
+
+/// Children of this process that are no part of any command it runs, and neither is what descends from them.
+static APART: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Leaves a child and its descendants out of [`descendants`].
+pub(crate) fn set_apart(child: u32) {
+    APART.lock().unwrap_or_else(PoisonError::into_inner).insert(child);
+}
+
+/// Ends that, once the child was waited for.
+pub(crate) fn put_back(child: u32) {
+    APART.lock().unwrap_or_else(PoisonError::into_inner).remove(&child);
 }
 
 /// All processes; empty where there is no `/proc`.
@@ -60,8 +78,9 @@ fn parse_stat(pid: u32, text: &str) -> Option<Process> {
 #[cfg(target_os = "linux")]
 pub fn descendants(child: u32) -> Vec<Process> {
     let own = std::process::id();
+    let apart = APART.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
-    for process in processes() {
+    for process in processes().into_iter().filter(|process| !apart.contains(&process.pid)) {
         if process.zombie && process.parent == own && process.pid != child {
             // it may have been waited for meanwhile: nothing to do then
             let _ = raw(process.pid).map(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG));

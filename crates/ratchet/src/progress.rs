@@ -127,6 +127,11 @@ impl Stopwatch {
         self.spent.iter().map(|(phase, time)| (*phase, time.as_secs_f64())).collect()
     }
 
+    /// Seconds in one phase so far.
+    pub fn of(&self, phase: Phase) -> f64 {
+        self.spent.get(&phase).map_or(0.0, Duration::as_secs_f64)
+    }
+
     fn turn(&mut self, next: Option<Phase>) {
         let now = Instant::now();
         if let Some((phase, began)) = self.current.take() {

@@ -1,24 +1,30 @@
 //! From a proposer's answer to a candidate, in the driver or in the process that works ahead of it.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    ahead::Running,
     candidate::{
         Candidate, FREE_IN_WORKTREE, Refusal, admissible, class_of, message, source_of, write_edits,
     },
+    commands::{Place, binaries},
     config::Task,
     error::{Doing, Error, Result},
     exec::StopFlag,
-    git::{Oid, Repo, Worktree},
+    git::{Files, Oid, Repo, Worktree},
     history::History,
     plain_file,
     proposer::{
         Brief, Budget, Demand, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair, SourceFile,
         Start,
     },
-    scan::scan,
+    scan::{Sources, scan},
     secrets::secrets,
     setting::Setting,
     state::{State, Tag, TagDir, write_atomic},
@@ -38,6 +44,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) champion: Oid,
     /// Where a proposer leaves its prompts and answers until the trial has a number.
     pub(crate) scratch: PathBuf,
+    /// The run that pays.
+    pub(crate) run: &'a str,
     pub(crate) stop: &'a StopFlag,
 }
 
@@ -47,11 +55,11 @@ pub(crate) struct Ask {
     pub(crate) budget: Budget,
     pub(crate) repair: Option<Repair>,
     /// The trial that runs meanwhile.
-    pub(crate) running: Option<Proposal>,
+    pub(crate) running: Option<Running>,
 }
 
 /// Why there is no candidate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum NoCandidate {
     /// It counts as a proposal that came to nothing.
     Nothing(Nothing, String),
@@ -115,11 +123,14 @@ impl Desk<'_> {
             best: self.history.champion(),
             start,
             demand: &demand,
-            running: ask.running.as_ref(),
+            running: ask.running.as_ref().map(|running| &running.proposal),
             in_vain: self.history.in_vain(),
             records: self.dir.path(),
             budget: ask.budget,
-            seed: proposal_seed(self.tag.as_str(), self.history.attempts()),
+            seed: proposal_seed(
+                self.tag.as_str(),
+                self.history.attempts() + u64::from(ask.running.is_some()),
+            ),
             repair: ask.repair.as_ref(),
             worktree: self.worktree.path(),
         };
@@ -153,7 +164,7 @@ impl Desk<'_> {
             // against the champion, as the candidate's commit is
             proposal.changes = carried_over(&from.proposal.changes, proposal.changes.split_off(0));
         }
-        let trial_of = |wanted: bool| start.trial().filter(|_| wanted).map(|trial| trial.trial);
+        let (carries, excursion) = self.builds_on();
         let candidate = Candidate {
             commit,
             paths,
@@ -163,8 +174,8 @@ impl Desk<'_> {
             proposer: proposer.name().to_owned(),
             proposal,
             may_carry: true,
-            carries: trial_of(matches!(start, Start::Lead(_))),
-            excursion: trial_of(matches!(start, Start::Excursion(_))),
+            carries,
+            excursion,
             class: class_of(self.repo, self.start_commit()?, commit, self.task.editable())?,
             program: version,
             demand,
@@ -190,11 +201,33 @@ impl Desk<'_> {
         Ok(found.map_or(Ok(candidate), |finding| Err(Refusal::Forbidden(finding))))
     }
 
+    /// Source that went into the program without having been looked at.
+    pub(crate) fn unseen_source(&self, files: &Files, commit: Oid, place: &Place) -> Result<Option<String>> {
+        if !self.task.score.exam {
+            return Ok(None);
+        }
+        let tracked = |path: &Path| files.contains_key(path);
+        let sources = Sources { worktree: &place.worktree, target: &place.target, tracked: &tracked };
+        let unread = Sources::unread(&self.repo.editable_files(commit, self.task.editable())?);
+        Ok(unread.or_else(|| {
+            binaries(self.task).iter().find_map(|inner| sources.of_build(&place.target.join(inner)))
+        }))
+    }
+
     /// Whose files the next proposal starts from.
     pub(crate) fn start(&self) -> Start<'_> {
         match self.history.lead() {
             Some(lead) => Start::Lead(lead),
             None => Start::Champion,
+        }
+    }
+
+    /// The promising trial that a proposal made now carries, or the trial that an excursion starts it from.
+    pub(crate) fn builds_on(&self) -> (Option<u64>, Option<u64>) {
+        match self.start() {
+            Start::Champion => (None, None),
+            Start::Lead(lead) => (Some(lead.trial), None),
+            Start::Excursion(from) => (None, Some(from.trial)),
         }
     }
 

@@ -50,6 +50,7 @@ impl Session {
             seconds,
             counts: false,
             tokens_m: None,
+            fit_s: 0.0, // of no night
         })?;
         Ok(Some(Rerun { trial: n, then: record.values.first().copied(), now, seconds }))
     }

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::{
+    ahead::{Draft, Folder},
+    companion::Companion,
     config::ProposerKind,
     error::{Error, Result},
     hire::take_scratch,
@@ -63,7 +65,22 @@ struct Shift<'a> {
     watch: &'a mut Watch,
     /// The proposer that the task, or the user, names.
     named: &'a mut dyn Proposer,
+    kind: ProposerKind,
     patience: Patience,
+    /// Whether proposals may be made while trials train.
+    lookahead: bool,
+    /// What makes the next one.
+    ahead: Option<Companion>,
+}
+
+impl Shift<'_> {
+    /// Whether the trial that begins will be followed by one for which a proposal can be made already.
+    fn wants_another(&self) -> bool {
+        self.lookahead
+            && self.ahead.is_none()
+            && self.watch.budget().trials.is_none_or(|left| left > 1)
+            && self.patience.next(Instant::now()) == Next::Named
+    }
 }
 
 impl Session {
@@ -80,7 +97,9 @@ impl Session {
         let mut named = self.desk().hire(kind, watch.has_cost_cap())?;
         let patience = Patience::new(named.name(), self.task.proposer.fallback);
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
-        let mut shift = Shift { watch: &mut watch, named: named.as_mut(), patience };
+        let lookahead = self.task.proposer.lookahead && kind != ProposerKind::Knobs;
+        let mut shift =
+            Shift { watch: &mut watch, named: named.as_mut(), kind, patience, lookahead, ahead: None };
         let result = self.run_loop(&mut shift, observer);
         let kept = self.keep_spread();
         let reason = match &result {
@@ -110,6 +129,10 @@ impl Session {
             return Ok(reason);
         }
         if self.history().champion().is_none() {
+            if shift.wants_another() {
+                let budget = shift.watch.budget();
+                shift.ahead = self.look_ahead(shift.kind, &self.run, budget, None, observer);
+            }
             if self.ensure_baseline(observer)?.is_none() {
                 return Ok(STOPPED.to_owned());
             }
@@ -217,26 +240,50 @@ impl Session {
     fn turn(&mut self, shift: &mut Shift<'_>, stands_in: bool, observer: &mut dyn Observer) -> Result<Turn> {
         let proposer: &mut dyn Proposer = if stands_in { &mut Knobs } else { shift.named };
         observer.tell(Progress::Proposing { proposer: proposer.name() });
-        let base = self.desk().start_commit()?;
-        if base != self.champion() {
-            self.worktree.restore(base, &self.repo.files(base)?)?;
-        }
-        let ask = Ask { budget: shift.watch.budget(), ..Ask::default() };
-        let candidate = self.desk().propose(proposer, &ask)?;
-        shift.watch.count_usage(proposer.take_spent());
-        let candidate = match candidate {
-            Ok(candidate) => candidate,
-            Err(why) => {
-                self.restore()?;
-                return Ok(Turn::None(why));
+        let ahead = Folder::of(&self.dir);
+        let made = match stands_in || shift.kind == ProposerKind::Knobs {
+            true => None,
+            false => self.take_ahead(shift.ahead.take(), observer)?,
+        };
+        let (draft, scratch) = match made {
+            Some(Ok(draft)) => (draft, ahead.scratch()),
+            Some(Err(why)) => return Ok(Turn::None(why)),
+            None => {
+                let base = self.desk().start_commit()?;
+                if base != self.champion() {
+                    self.worktree.restore(base, &self.repo.files(base)?)?;
+                }
+                let ask = Ask { budget: shift.watch.budget(), ..Ask::default() };
+                let candidate = self.desk().propose(proposer, &ask)?;
+                shift.watch.count_usage(proposer.take_spent());
+                match candidate {
+                    Ok(candidate) => (Draft { candidate, built: false, round: 0 }, self.desk().scratch),
+                    Err(why) => {
+                        self.restore()?;
+                        return Ok(Turn::None(why));
+                    }
+                }
             }
         };
+        let Draft { candidate, mut built, mut round } = draft;
         let mut open = self.begin(candidate, observer)?;
-        take_scratch(&self.desk().scratch, &self.dir.trial(open.trial))?;
-        let mut round = 0;
+        take_scratch(&scratch, &self.dir.trial(open.trial))?;
         loop {
-            let (crash, message) = match self.make_ready(&mut open, observer)? {
+            let ready = match std::mem::take(&mut built) {
+                true => self.make_ready_from(&ahead.run(), &mut open, observer)?,
+                false => self.make_ready(&mut open, observer)?,
+            };
+            let (crash, message) = match ready {
                 Ok(()) => {
+                    if shift.wants_another() {
+                        shift.ahead = self.look_ahead(
+                            shift.kind,
+                            &self.run,
+                            shift.watch.budget(),
+                            Some(&open.candidate),
+                            observer,
+                        );
+                    }
                     return Ok(match self.finish(open, observer)? {
                         Done::Closed(record) => Turn::Trial(record),
                         Done::Stopped => Turn::Stopped,
@@ -284,9 +331,7 @@ impl Session {
         match candidate {
             Ok(candidate) if candidate.source == open.candidate.source => Ok(Repaired::No),
             Ok(mut candidate) => {
-                if candidate.proposal.description.is_empty() {
-                    candidate.proposal.description = open.candidate.proposal.description.clone();
-                }
+                candidate.keep_words_of(&open.candidate);
                 take_scratch(&self.desk().scratch, &self.dir.trial(open.trial))?;
                 self.mend(open, candidate)?;
                 Ok(Repaired::Yes)
@@ -324,5 +369,5 @@ enum Repaired {
 }
 
 fn now() -> String {
-    jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
+    jiff::Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string()
 }

@@ -1,5 +1,6 @@
 //! One tag, opened for work under the lock: everything derived is made equal to the journal first.
 
+use jiff::Timestamp;
 use prepare::profile::Profile;
 use sandbox::{Available, available};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use crate::{
     error::{Doing, Error, Result},
     exec::StopFlag,
     fingerprint::{self, Watcher},
-    git::{Files, Oid, Repo, Worktree},
+    git::{Files, Of, Oid, Repo, Worktree},
     history::History,
     journal::{Event, Init, Journal},
     ledger, plain_file,
@@ -54,6 +55,8 @@ pub struct Session {
     pub setting: Setting,
     /// Asks to stop.
     pub stop: StopFlag,
+    /// This invocation, as it stands in the account of what proposers spend.
+    pub(crate) run: String,
     pub(crate) watcher: Watcher,
     champion: Oid,
     champion_files: Files,
@@ -159,7 +162,7 @@ impl Session {
         }
         finish_branch(&repo, &tag, &mut journal, champion)?;
         repo.check_branch(&tag, champion)?;
-        let worktree = Worktree::open(&repo, &tag, &dir.worktree())?;
+        let worktree = Worktree::open(&repo, &tag, Of::Trials, &dir.worktree())?;
         let champion_files = repo.files(champion)?;
         if fingerprint::protected(&champion_files, task.editable()) != init.protected {
             return Err(Error::usage(
@@ -172,6 +175,7 @@ impl Session {
         save_foreign_results(&state, observer)?;
         ledger::write(&state, &task.metric.name, journal.history().trials())?;
         state.set_current(&tag)?;
+        let run = format!("{tag} {} {}", Timestamp::now(), std::process::id());
         let mut session = Self {
             task,
             state,
@@ -182,6 +186,7 @@ impl Session {
             journal,
             setting,
             stop,
+            run,
             watcher: Watcher::default(),
             champion,
             champion_files,
@@ -276,6 +281,7 @@ impl Session {
             worktree: &self.worktree,
             champion: self.champion,
             scratch: self.dir.path().join("proposing"),
+            run: &self.run,
             stop: &self.stop,
         }
     }

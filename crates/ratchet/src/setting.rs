@@ -12,6 +12,8 @@ use prepare::{
     rows::{Rows, Split},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     config::Task,
     cuda::{self, Card, Cuda},
@@ -24,7 +26,7 @@ use crate::{
 };
 
 /// The profile and device of one tag on one machine.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// The profile, for a task that has them.
     pub profile: Option<Profile>,
@@ -34,12 +36,14 @@ pub struct Setting {
     pub longer: Option<Duration>,
     /// The GPU, where trials can use it: `{features}` becomes `--features cuda`, and its devices are within reach.
     pub card: Option<Card>,
+    /// The cache's root, once the data is open.
+    cache_root: Option<PathBuf>,
+    #[serde(skip)]
     data: Option<Data>,
 }
 
 #[derive(Debug)]
 struct Data {
-    root: PathBuf,
     rows: Rows,
     token_bytes: Vec<u8>,
     fingerprint: String,
@@ -49,7 +53,7 @@ impl Setting {
     /// One without a profile, for tests.
     #[cfg(test)]
     pub(crate) fn of(device: &str, card: Option<Card>) -> Self {
-        Self { profile: None, device: device.to_owned(), longer: None, card, data: None }
+        Self { profile: None, device: device.to_owned(), longer: None, card, cache_root: None, data: None }
     }
 
     /// Chooses the profile, given what the user asked for and what the tag is fixed to.
@@ -106,7 +110,19 @@ impl Setting {
             ))
             .hint("values of two devices are never compared: start another with --tag"));
         }
-        Ok(Self { profile, device, longer: None, card, data: None })
+        Ok(Self { profile, device, longer: None, card, cache_root: None, data: None })
+    }
+
+    /// The same for another process of the driver, which opens no data.
+    pub(crate) fn handed(&self) -> Self {
+        Self {
+            profile: self.profile,
+            device: self.device.clone(),
+            longer: self.longer,
+            card: self.card.clone(),
+            cache_root: self.cache_root.clone(),
+            data: None,
+        }
     }
 
     /// Time to train; `None` where the task itself decides.
@@ -166,8 +182,8 @@ impl Setting {
                 Cache::open(profile).map_err(missing)?
             }
         };
+        self.cache_root = Some(Cache::root().map_err(missing)?);
         self.data = Some(Data {
-            root: Cache::root().map_err(missing)?,
             rows: cache.exam_rows(Split::Val).map_err(missing)?,
             token_bytes: cache.token_bytes().map_err(missing)?,
             fingerprint: cache.manifest().fingerprint(),
@@ -197,7 +213,7 @@ impl Setting {
 
     /// The cache's root, once the data is open.
     pub fn cache_root(&self) -> Option<&Path> {
-        self.data.as_ref().map(|data| data.root.as_path())
+        self.cache_root.as_deref()
     }
 
     /// Where the profile's data lies, once it is open.

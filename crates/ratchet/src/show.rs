@@ -8,6 +8,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    ahead::Wasted,
     attribution::{Attribution, Curve},
     config::{Goal, Task},
     error::{Error, Result},
@@ -48,6 +49,14 @@ pub struct StatusReport {
     pub noise_sigma: Option<f64>,
     /// How the machine has changed since the champion was measured; null while nothing tells that it has.
     pub drift: Option<String>,
+    /// Training time as a share of the time that runs took, 0 to 1; null while nothing was trained.
+    pub duty_cycle: Option<f64>,
+    /// Proposals that a reviewer refused before any time was spent on them.
+    pub vetoes: u64,
+    /// Training time that they would have cost, seconds: as many trials as the tag's mean.
+    pub vetoed_s: f64,
+    /// Proposals that were made ahead and not used.
+    pub wasted: Wasted,
     /// Whether a run holds the lock now.
     pub running: bool,
     #[serde(skip)]
@@ -148,6 +157,10 @@ impl View {
             baseline: history.baseline().map(Mark::of),
             noise_sigma: known.as_ref().and_then(|known| known.noise(None).sigma()),
             drift: known.as_ref().and_then(KnownNoise::clear_drift).map(|drift| drift.to_string()),
+            duty_cycle: history.duty().share(),
+            vetoes: history.vetoes(),
+            vetoed_s: history.vetoes() as f64 * history.seconds_a_trial(),
+            wasted: history.wasted(),
             running: pid.is_some(),
             goal: self.task.metric.goal,
             device: history.init().map(|init| init.device.clone()),
@@ -322,6 +335,25 @@ impl StatusReport {
         }
         if let Some(drift) = &self.drift {
             let _ = writeln!(text, "drift     {drift}");
+        }
+        if let Some(share) = self.duty_cycle {
+            let _ = writeln!(text, "duty      {:.1} % of the time of runs was training", 100.0 * share);
+        }
+        if self.vetoes > 0 {
+            let _ = writeln!(
+                text,
+                "vetoes    {}, which would have cost {:.0} min of trials",
+                self.vetoes,
+                self.vetoed_s / 60.0
+            );
+        }
+        if self.wasted.proposals > 0 {
+            let usd = self.wasted.usage.usd.map_or(String::new(), |usd| format!(", {usd:.2} USD"));
+            let _ = writeln!(
+                text,
+                "ahead     {} proposals made while a trial trained could not be used: {} tokens{usd}",
+                self.wasted.proposals, self.wasted.usage.tokens
+            );
         }
         let now = match (self.pid, self.open, &self.last_stop) {
             (Some(pid), Some(trial), _) => format!("running, pid {pid}, in trial {trial}"),

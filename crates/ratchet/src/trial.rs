@@ -20,11 +20,11 @@ use sha2::{Digest, Sha256};
 use crate::{
     build::{self, BuildFailure},
     candidate::{Candidate, message},
-    commands::{Place, binaries, seed},
+    commands::{Place, seed},
     cuda::gpu_driver,
     error::{Doing, Error, Result},
     fingerprint::{Snapshot, difference},
-    git::{Files, Oid, remove},
+    git::{Files, remove},
     history::mean,
     journal::{Event, Status, TrialRecord},
     ledger,
@@ -32,7 +32,6 @@ use crate::{
     plain_file,
     progress::{Observer, Phase, Progress, Stopwatch},
     runlog::plain,
-    scan::Sources,
     session::Session,
     state::write_new,
     verdict::{Crash, Decision, Outcome, Verdict, verdict},
@@ -141,6 +140,28 @@ impl Session {
         open: &mut Open,
         observer: &mut dyn Observer,
     ) -> Result<Result<(), NotReady>> {
+        match self.build(open, observer)? {
+            Ok(()) => self.preflight(open, observer),
+            Err(not_ready) => Ok(Err(not_ready)),
+        }
+    }
+
+    /// Takes over a build that was made ahead, in `run`, and preflights it.
+    pub(crate) fn make_ready_from(
+        &mut self,
+        run: &Path,
+        open: &mut Open,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<(), NotReady>> {
+        let dir = self.dir.trial(open.trial);
+        for name in ["bin", "build.log"] {
+            let from = run.join(name);
+            fs::rename(&from, dir.join(name)).doing("take over what was built ahead", &from)?;
+        }
+        self.preflight(open, observer)
+    }
+
+    fn build(&mut self, open: &mut Open, observer: &mut dyn Observer) -> Result<Result<(), NotReady>> {
         let place = self.place(self.dir.trial(open.trial), None, 0);
         let mut timed = open.watch.over(observer);
         let observer = &mut timed;
@@ -161,9 +182,7 @@ impl Session {
             Err(BuildFailure::Stopped) => return Ok(Err(NotReady::Stopped)),
             Err(BuildFailure::Crash(crash, message)) => return Ok(Err(NotReady::Crash(crash, message))),
         }
-        if self.task.score.exam
-            && let Some(reason) = self.unseen_source(&open.files, open.candidate.commit, &place)?
-        {
+        if let Some(reason) = self.desk().unseen_source(&open.files, open.candidate.commit, &place)? {
             let crash = Crash { outcome: "build_failed".to_owned(), reason: reason.clone() };
             return Ok(Err(NotReady::Crash(crash, reason)));
         }
@@ -172,23 +191,18 @@ impl Session {
         if self.task.build.is_some() {
             self.worktree.checkout(open.candidate.commit, &open.files)?;
         }
+        Ok(Ok(()))
+    }
+
+    fn preflight(&mut self, open: &mut Open, observer: &mut dyn Observer) -> Result<Result<(), NotReady>> {
+        let place = self.place(self.dir.trial(open.trial), None, 0);
         open.before = self.watcher.snapshot(self.worktree.path(), open.files.keys().map(PathBuf::as_path));
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
-        match bench.preflight(observer)? {
+        match bench.preflight(&mut open.watch.over(observer))? {
             Ok(()) => Ok(Ok(())),
             Err((Failure::Stopped, _)) => Ok(Err(NotReady::Stopped)),
             Err((Failure::Crash(crash), message)) => Ok(Err(NotReady::Crash(crash, message))),
         }
-    }
-
-    /// Source that went into the program without having been looked at.
-    fn unseen_source(&self, files: &Files, commit: Oid, place: &Place) -> Result<Option<String>> {
-        let tracked = |path: &Path| files.contains_key(path);
-        let sources = Sources { worktree: &place.worktree, target: &place.target, tracked: &tracked };
-        let unread = Sources::unread(&self.repo.editable_files(commit, self.task.editable())?);
-        Ok(unread.or_else(|| {
-            binaries(&self.task).iter().find_map(|inner| sources.of_build(&place.target.join(inner)))
-        }))
     }
 
     /// Fits, scores and judges a candidate that is ready.
@@ -298,7 +312,7 @@ impl Session {
             mfu_percent: measured.as_ref().and_then(|measured| measured.mfu_percent),
             verdict: judged,
             phases: watch.seconds(),
-            ended: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+            ended: jiff::Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string(),
         };
         self.settle(trial, status)?;
         self.journal.append(Event::Closed(Box::new(record.clone())))?;

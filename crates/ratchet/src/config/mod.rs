@@ -199,7 +199,7 @@ impl Default for ProposerSection {
 }
 
 /// Who proposes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProposerKind {
     /// The built-in search over marked tunables.

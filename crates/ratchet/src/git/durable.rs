@@ -1,7 +1,11 @@
 //! What a power cut must not take back: objects before the refs that name them, names before what rests on
 //! them.
 
-use std::{fs, path::Path, sync::Once};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Once,
+};
 
 use crate::{
     error::Result,
@@ -35,9 +39,10 @@ pub(super) fn reference(common: &Path, name: &str) -> Result<()> {
 
 /// Removes lock files that a killed driver left where only this tag's driver writes. The caller holds the
 /// driver's lock. The user's own locks stay: git may be at work in the checkout.
-pub(super) fn unlock(common: &Path, record: &Path, tag: &Tag) {
+pub(super) fn unlock(common: &Path, records: &[PathBuf], tag: &Tag) {
     let below = |name: &str| common.join(name).parent().map(Path::to_path_buf).unwrap_or_default();
-    for folder in [record.to_path_buf(), below(&tag.trial_ref(0)), common.join("refs/ratchet/saved")] {
+    let own = [below(&tag.trial_ref(0)), common.join("refs/ratchet/saved")];
+    for folder in records.iter().chain(&own) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == "lock") {
                 let _ = fs::remove_file(entry.path()); // what cannot be removed is named when git meets it

@@ -13,7 +13,7 @@ use std::{
 pub use changes::{Change, ChangeKind};
 pub use git2::Oid;
 use git2::{ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode};
-pub use worktree::{Worktree, open_up, remove};
+pub use worktree::{Of, Worktree, open_up, remove};
 
 use crate::{
     config::Editable,
@@ -174,7 +174,7 @@ impl Repo {
     /// Takes away what a killed driver left locked. The caller holds the driver's lock.
     pub fn unlock(&self, tag: &Tag) {
         let common = self.repo.commondir();
-        durable::unlock(common, &worktree::record(common, tag), tag);
+        durable::unlock(common, &Of::ALL.map(|of| worktree::record(common, tag, of)), tag);
     }
 
     /// Moves the tag's branch from one commit to the next, or fails with exit code 2 when it is elsewhere.
@@ -190,15 +190,17 @@ impl Repo {
         })
     }
 
-    /// Takes the tag's branch back from the tag's own worktree, where nobody but an agent can have checked it
+    /// Takes the tag's branch back from the tag's own worktrees, where nobody but an agent can have checked it
     /// out: it stands at `champion` again. Whether that was needed. The caller holds the lock.
     pub fn reclaim_branch(&self, tag: &Tag, champion: Oid) -> Result<bool> {
-        let record = worktree::record(self.repo.commondir(), tag);
-        let held = fs::read_to_string(record.join("HEAD"))
-            .is_ok_and(|text| text.trim() == format!("ref: {}", tag.branch_ref()));
-        if held {
-            self.pin(&tag.branch_ref(), champion, "ratchet: taken back from its worktree")?;
-            worktree::detach(&record, champion)?;
+        let mut held = false;
+        for record in Of::ALL.map(|of| worktree::record(self.repo.commondir(), tag, of)) {
+            let head = fs::read_to_string(record.join("HEAD"));
+            if head.is_ok_and(|text| text.trim() == format!("ref: {}", tag.branch_ref())) {
+                self.pin(&tag.branch_ref(), champion, "ratchet: taken back from its worktree")?;
+                worktree::detach(&record, champion)?;
+                held = true;
+            }
         }
         Ok(held)
     }
@@ -291,15 +293,16 @@ impl Repo {
         self.commit(old.tree_id(), parent, message)
     }
 
-    /// `mine`, which was made from `base`, applied onto `onto`. `None` when the two conflict.
-    pub fn rebase(&self, base: Oid, mine: Oid, onto: Oid, message: &str) -> Result<Option<Oid>> {
+    /// `mine`, which was made from `base`, applied onto `onto`, as a commit of `parent`. `None` when the two
+    /// conflict.
+    pub fn rebase(&self, base: Oid, mine: Oid, onto: Oid, parent: Oid, message: &str) -> Result<Option<Oid>> {
         let mut index =
             self.repo.merge_trees(&self.tree(base)?, &self.tree(onto)?, &self.tree(mine)?, None)?;
         if index.has_conflicts() {
             return Ok(None);
         }
         let tree = index.write_tree_to(&self.repo)?;
-        self.commit(tree, onto, message).map(Some)
+        self.commit(tree, parent, message).map(Some)
     }
 
     fn commit(&self, tree: Oid, parent: Oid, message: &str) -> Result<Oid> {
@@ -394,6 +397,22 @@ impl Repo {
 
     fn tree(&self, commit: Oid) -> Result<Tree<'_>> {
         Ok(self.repo.find_commit(commit)?.tree()?)
+    }
+}
+
+/// A commit as the forty digits it is written with.
+pub mod as_text {
+    use git2::Oid;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes it.
+    pub fn serialize<S: Serializer>(id: &Oid, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(id)
+    }
+
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Oid, D::Error> {
+        Oid::from_str(&String::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 

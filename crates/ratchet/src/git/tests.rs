@@ -36,7 +36,7 @@ fn worktree(dir: &tempfile::TempDir, repo: &Repo) -> Worktree {
     let head = repo.head().unwrap();
     repo.create_branch(&tag(), head).unwrap();
     let path = dir.path().join(".git/worktree"); // where it is no change of the repository's
-    let worktree = Worktree::open(repo, &tag(), &path).unwrap();
+    let worktree = Worktree::open(repo, &tag(), Of::Trials, &path).unwrap();
     worktree.restore(head, &repo.files(head).unwrap()).unwrap();
     worktree
 }
@@ -59,7 +59,7 @@ fn a_worktree_is_restored_whole_and_the_users_files_are_not_touched() {
     fs::write(dir.path().join("untracked"), "mine\n").unwrap();
     repo.create_branch(&tag(), head).unwrap();
     let path = dir.path().join(".ratchet/worktree");
-    let worktree = Worktree::open(&repo, &tag(), &path).unwrap();
+    let worktree = Worktree::open(&repo, &tag(), Of::Trials, &path).unwrap();
     let files = repo.files(head).unwrap();
     // all that a run may leave: edits, ignored files, folders in place of files, links, locked folders
     fs::remove_file(path.join("judge")).unwrap();
@@ -91,15 +91,15 @@ fn a_damaged_worktree_and_stale_locks_are_made_good() {
     let head = repo.head().unwrap();
     repo.create_branch(&tag(), head).unwrap();
     let path = dir.path().join(".ratchet/worktree");
-    drop(Worktree::open(&repo, &tag(), &path).unwrap());
+    drop(Worktree::open(&repo, &tag(), Of::Trials, &path).unwrap());
     fs::write(dir.path().join(".git/worktrees/ratchet-t/index.lock"), "").unwrap();
     fs::write(dir.path().join(".git/refs/heads/ratchet/t.lock"), "").unwrap();
     repo.unlock(&tag());
-    let worktree = Worktree::open(&repo, &tag(), &path).unwrap();
+    let worktree = Worktree::open(&repo, &tag(), Of::Trials, &path).unwrap();
     worktree.restore(head, &repo.files(head).unwrap()).unwrap();
     drop(worktree);
     fs::remove_dir_all(&path).unwrap();
-    let worktree = Worktree::open(&repo, &tag(), &path).unwrap();
+    let worktree = Worktree::open(&repo, &tag(), Of::Trials, &path).unwrap();
     worktree.restore(head, &repo.files(head).unwrap()).unwrap();
     assert_eq!(fs::read_to_string(path.join("cand/x")).unwrap(), "1\n");
 }
@@ -110,12 +110,12 @@ fn a_copied_repository_gets_a_worktree_of_its_own() {
     let head = repo.head().unwrap();
     repo.create_branch(&tag(), head).unwrap();
     let original = dir.path().join(".ratchet/worktree");
-    drop(Worktree::open(&repo, &tag(), &original).unwrap());
+    drop(Worktree::open(&repo, &tag(), Of::Trials, &original).unwrap());
     let copy = tempfile::tempdir().unwrap();
     copy_all(dir.path(), copy.path());
     let path = copy.path().join(".ratchet/worktree");
     let copied = Repo::open(copy.path()).unwrap();
-    let worktree = Worktree::open(&copied, &tag(), &path).unwrap();
+    let worktree = Worktree::open(&copied, &tag(), Of::Trials, &path).unwrap();
     fs::write(path.join("cand/x"), "2\n").unwrap();
     worktree.restore(head, &copied.files(head).unwrap()).unwrap();
     assert_eq!(fs::read_to_string(path.join("cand/x")).unwrap(), "1\n");
@@ -227,9 +227,9 @@ fn an_edit_is_carried_onto_a_moved_champion_or_conflicts() {
     };
     let champion = edit("one\n2\n3\n4\n5\n");
     let mine = edit("1\n2\n3\n4\nfive\n");
-    let merged = repo.rebase(head, mine, champion, "m").unwrap().unwrap();
+    let merged = repo.rebase(head, mine, champion, champion, "m").unwrap().unwrap();
     let entry = repo.files(merged).unwrap()[Path::new("cand/x")];
     assert_eq!(repo.blob(entry).unwrap(), b"one\n2\n3\n4\nfive\n");
     let conflicting = edit("uno\n2\n3\n4\n5\n");
-    assert_eq!(repo.rebase(head, conflicting, champion, "m").unwrap(), None);
+    assert_eq!(repo.rebase(head, conflicting, champion, champion, "m").unwrap(), None);
 }

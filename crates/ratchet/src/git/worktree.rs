@@ -16,6 +16,19 @@ use crate::{
     state::{Tag, sync_folder, write_atomic},
 };
 
+/// Which of a tag's worktrees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Where trials are run.
+    Trials,
+    /// Where the next proposal is made meanwhile.
+    Ahead,
+}
+
+impl Of {
+    pub(super) const ALL: [Self; 2] = [Self::Trials, Self::Ahead];
+}
+
 /// A linked worktree with a detached HEAD.
 pub struct Worktree {
     repo: Repository,
@@ -23,12 +36,12 @@ pub struct Worktree {
 }
 
 impl Worktree {
-    /// Opens the tag's worktree at `path`, creating it when it is missing, damaged, or another repository's.
+    /// Opens a worktree of the tag at `path`, creating it when it is missing, damaged, or another repository's.
     ///
-    /// The caller holds the lock. The branch must exist.
-    pub fn open(user: &Repo, tag: &Tag, path: &Path) -> Result<Self> {
+    /// The caller holds the lock, or works for who does. The branch must exist.
+    pub fn open(user: &Repo, tag: &Tag, of: Of, path: &Path) -> Result<Self> {
         let common = user.repo.commondir().to_path_buf();
-        let record = record(&common, tag);
+        let record = record(&common, tag, of);
         let tip = user.branch(tag)?.ok_or_else(|| Error::internal("the branch vanished"))?;
         detach(&record, tip)?;
         if let Some(repo) = Self::opened(path, &common) {
@@ -48,7 +61,7 @@ impl Worktree {
         let branch = user.repo.find_reference(&tag.branch_ref())?;
         let mut options = WorktreeAddOptions::new();
         options.reference(Some(&branch));
-        user.repo.worktree(&name(tag), path, Some(&options)).map_err(|error| {
+        user.repo.worktree(&name(tag, of), path, Some(&options)).map_err(|error| {
             Error::internal("could not create the worktree")
                 .at(path)
                 .because(error)
@@ -147,14 +160,17 @@ impl Worktree {
     }
 }
 
-/// What git knows a tag's worktree by.
-fn name(tag: &Tag) -> String {
-    format!("ratchet-{tag}")
+/// What git knows a worktree by.
+fn name(tag: &Tag, of: Of) -> String {
+    match of {
+        Of::Trials => format!("ratchet-{tag}"),
+        Of::Ahead => format!("ratchet-{tag}+ahead"), // no tag's name holds a plus
+    }
 }
 
-/// Where git keeps its record of a tag's worktree.
-pub(super) fn record(common: &Path, tag: &Tag) -> PathBuf {
-    common.join("worktrees").join(name(tag))
+/// Where git keeps its record of a worktree.
+pub(super) fn record(common: &Path, tag: &Tag, of: Of) -> PathBuf {
+    common.join("worktrees").join(name(tag, of))
 }
 
 /// Points the HEAD in a worktree's record at `commit`, whatever stands there: after a power cut that may be

@@ -104,7 +104,7 @@ pub struct SourceFile {
 }
 
 /// What is left before a stop rule ends this invocation; `None` where no rule is set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Trials left.
     pub trials: Option<u64>,

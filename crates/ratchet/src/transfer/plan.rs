@@ -72,8 +72,10 @@ impl Plan {
             let (before, keep) = (commit(pair[0])?, commit(pair[1])?);
             let trial = pair[1].trial;
             // the way back from the keep, carried onto what was kept later
-            let without =
-                |onto: &TrialRecord| session.repo.rebase(keep, before, commit(onto)?, "without a keep");
+            let without = |onto: &TrialRecord| {
+                let onto = commit(onto)?;
+                session.repo.rebase(keep, before, onto, onto, "without a keep")
+            };
             match without(champion)? {
                 Some(commit) => {
                     let what = format!("the champion without trial {trial}");

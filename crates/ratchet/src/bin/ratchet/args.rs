@@ -4,7 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepare::profile::Profile;
-use ratchet::{config::ProposerKind, cuda, doctor::forbidden, session::Asked, state::Tag, stop::Rules};
+use ratchet::{
+    ahead, config::ProposerKind, cuda, doctor::forbidden, session::Asked, state::Tag, stop::Rules,
+};
 
 /// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
 #[derive(Debug, Parser)]
@@ -122,6 +124,9 @@ pub(crate) enum Command {
         /// Libraries by the names under which the loader looks for them
         libraries: Vec<String>,
     },
+    /// Make the next proposal while a trial trains; the loop runs it
+    #[command(name = ahead::COMMAND, hide = true)]
+    Ahead,
     /// Check toolchain, GPU, data and task, with a remedy for each failure
     Doctor {
         /// Print one JSON object

@@ -12,6 +12,7 @@ use std::{
 use anyhow::Result;
 use clap::{Parser, error::ErrorKind};
 use ratchet::{
+    ahead,
     attempt::Tried,
     beginning::New,
     config::Task,
@@ -99,6 +100,10 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Log { tag } => print(&View::open(root, tag.tag)?.log()),
         Command::TryForbidden { acts } => print(&doctor::forbidden::try_acts(&acts)?),
         Command::TryCuda { libraries } => print(&cuda::try_libraries(&libraries).line()?),
+        Command::Ahead => {
+            ahead::work(root, &stop_flag()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Doctor { json } => {
             let report = doctor::examine(root);
             print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() })?;

@@ -1,0 +1,138 @@
+//! The companion's side: an order in, a candidate out.
+
+use std::{path::Path, time::Instant};
+
+use super::{Draft, Folder, Made, Order};
+use crate::{
+    build::{self, BuildFailure},
+    candidate::Refusal,
+    commands::{Place, seed},
+    config::Task,
+    error::{Error, Result},
+    exec::StopFlag,
+    git::{Of, Repo, Worktree},
+    journal, plain_file,
+    progress::{Observer, Progress},
+    proposer::{Proposer, Repair},
+    proposing::{Ask, Desk, NoCandidate},
+    state::{State, Tag, write_atomic},
+};
+
+/// Nobody looks at a companion while it works.
+struct Unseen;
+
+impl Observer for Unseen {
+    fn tell(&mut self, _: Progress<'_>) {}
+}
+
+/// Does what the tag's order says, in the root of a driver that waits.
+pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
+    let began = Instant::now();
+    // the trial comes first
+    let _ = rustix::process::nice(19);
+    let (task, repo, state) = (Task::read(root)?, Repo::open(root)?, State::new(root));
+    let tag = state.current()?.ok_or_else(|| Error::usage("there is no tag to work for"))?;
+    let dir = state.tag(&tag);
+    let folder = Folder::of(&dir);
+    let order = read_order(&folder, &tag)?;
+    let journal = journal::read(&dir.journal())?;
+    let worktree = Worktree::open(&repo, &tag, Of::Ahead, &folder.worktree())?;
+    let desk = Desk {
+        task: &task,
+        repo: &repo,
+        state: &state,
+        tag: &tag,
+        dir: &dir,
+        history: &journal,
+        setting: &order.setting,
+        worktree: &worktree,
+        champion: order.champion,
+        scratch: folder.scratch(),
+        run: &order.run,
+        stop,
+    };
+    let start = desk.start_commit()?;
+    let mut proposer = desk.hire(order.kind, false)?;
+    let outcome = draft(&desk, proposer.as_mut(), &order, &folder)?;
+    let made = Made {
+        champion: order.champion,
+        start,
+        proposer: proposer.name().to_owned(),
+        outcome,
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    let json = serde_json::to_vec(&made).map_err(|error| Error::internal("no result").because(error))?;
+    write_atomic(&folder.made(), &json)
+}
+
+fn read_order(folder: &Folder, tag: &Tag) -> Result<Order> {
+    let path = folder.order();
+    let wrong =
+        |error: &dyn std::fmt::Display| Error::internal(format!("no order to work on: {error}")).at(&path);
+    let bytes = plain_file::read(&path).map_err(|error| wrong(&error))?;
+    let order: Order = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
+    if order.tag == tag.as_str() { Ok(order) } else { Err(wrong(&"it is another tag's")) }
+}
+
+/// Proposes, builds, and has repaired what does not build.
+fn draft(
+    desk: &Desk<'_>,
+    proposer: &mut dyn Proposer,
+    order: &Order,
+    folder: &Folder,
+) -> Result<std::result::Result<Draft, NoCandidate>> {
+    let start = desk.start_commit()?;
+    desk.worktree.restore(start, &desk.repo.files(start)?)?;
+    let mut ask = Ask { budget: order.budget, running: order.running.clone(), repair: None };
+    let mut candidate = match desk.propose(proposer, &ask)? {
+        Ok(candidate) => candidate,
+        Err(why) => return Ok(Err(why)),
+    };
+    if let Some(running) = order.running.as_ref().filter(|running| running.source == candidate.source) {
+        return Ok(Err(Refusal::Duplicate(running.trial).into()));
+    }
+    let mut round = 0;
+    loop {
+        if !order.builds {
+            return Ok(Ok(Draft { candidate, built: false, round }));
+        }
+        let files = desk.repo.files(candidate.commit)?;
+        desk.worktree.restore(candidate.commit, &files)?;
+        let place = Place {
+            root: desk.state.root().to_path_buf(),
+            worktree: desk.worktree.path().to_path_buf(),
+            target: folder.target(),
+            bin: folder.run().join("bin"),
+            dir: folder.run(),
+            seed: seed(desk.tag.as_str(), 0),
+        };
+        let log = place.dir.join("build.log");
+        std::fs::create_dir_all(&place.dir)
+            .map_err(|error| Error::internal("could not create").at(&place.dir).because(error))?;
+        let built =
+            build::build(desk.task, desk.setting, &place, &candidate.paths, &log, desk.stop, &mut Unseen)?;
+        let message = match built {
+            Ok(()) => match desk.unseen_source(&files, candidate.commit, &place)? {
+                None => return Ok(Ok(Draft { candidate, built: true, round })),
+                Some(reason) => reason,
+            },
+            Err(BuildFailure::Stopped) => return Ok(Err(NoCandidate::Stopped)),
+            Err(BuildFailure::Crash(_, message)) => message,
+        };
+        round += 1;
+        let failed = candidate.proposal.clone();
+        ask.repair = Some(Repair { failed, round, message });
+        let mended = match round <= desk.task.proposer.repairs {
+            true => desk.propose(proposer, &ask)?.ok(),
+            false => None,
+        };
+        match mended {
+            Some(mut mended) if mended.source != candidate.source => {
+                mended.keep_words_of(&candidate);
+                candidate = mended;
+            }
+            // the trial's own build shows what is wrong with it, and that is its outcome
+            _ => return Ok(Ok(Draft { candidate, built: false, round: desk.task.proposer.repairs })),
+        }
+    }
+}
