@@ -48,7 +48,8 @@ impl<'a> Attempt<'a> {
             let seen = Arc::clone(&seen);
             options = options.with_capture_usage(true).with_raw_frame_fn(move |_, frame| {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.begun = true;
+                let error = frame.event == Some("error") || frame.data.starts_with("{\"error\"");
+                seen.begun |= !error;
                 if provider == Provider::Openrouter && frame.data.contains("\"cost\"") {
                     seen.usd = frame.json().as_ref().and_then(own_cost).or(seen.usd);
                 }

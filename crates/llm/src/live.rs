@@ -8,6 +8,7 @@ use genai::{
 };
 use rand::RngExt;
 use tokio::runtime::Runtime;
+use tracing::subscriber::NoSubscriber;
 
 use crate::{
     Answer, AskError, Call, KeySource, Model, Provider,
@@ -21,9 +22,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// No wait is longer, whatever the provider asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How often a stop is looked for while waiting.
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(20);
 
-/// Says whether to give up waiting; asked twenty times a second.
+/// Says whether to give up waiting; asked fifty times a second.
 pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Which model is asked, where, and how patiently.
@@ -107,6 +108,8 @@ impl Live {
     /// Waits for `work`, its time limit, or a stop, whichever comes first.
     fn attempt(&self, call: &Call<'_>) -> Result<Answer, Fault> {
         let attempt = Attempt::new(call, &self.config, self.about());
+        // genai and its HTTP client log what the provider says, and a provider may quote the key.
+        let _silence = tracing::subscriber::set_default(NoSubscriber::default());
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -122,9 +125,7 @@ impl Live {
 
     /// Waits before attempt `number + 1`; false for a stop.
     fn pause(&self, number: u32, asked: Option<Duration>) -> bool {
-        let most = FIRST_WAIT.saturating_mul(1 << number.min(16)).min(LONGEST_WAIT);
-        let jitter = most.mul_f64(rand::rng().random());
-        let wait = (asked.unwrap_or_default() + jitter).min(LONGEST_WAIT);
+        let wait = wait(number, asked, rand::rng().random());
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -164,6 +165,12 @@ impl Model for Live {
     }
 }
 
+/// Exponential backoff with full jitter, on top of what the provider asks for; `luck` is in 0..1.
+fn wait(number: u32, asked: Option<Duration>, luck: f64) -> Duration {
+    let most = FIRST_WAIT.saturating_mul(1 << number.min(16)).min(LONGEST_WAIT);
+    asked.unwrap_or_default().saturating_add(most.mul_f64(luck)).min(LONGEST_WAIT)
+}
+
 async fn stopped(stop: &Stop) {
     while !stop() {
         tokio::time::sleep(TICK).await;
@@ -187,4 +194,21 @@ fn base_url(config: &Config) -> Result<String, AskError> {
 fn is_local(url: &str) -> bool {
     let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     host.is_some_and(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_are_bounded_whatever_is_asked() {
+        let seconds = |number, asked: Option<u64>, luck| {
+            wait(number, asked.map(Duration::from_secs), luck).as_secs_f64()
+        };
+        assert_eq!([0, 1, 2, 3].map(|number| seconds(number, None, 1.0)), [0.5, 1.0, 2.0, 4.0]);
+        assert_eq!(seconds(0, None, 0.0), 0.0);
+        assert_eq!(seconds(2, Some(7), 0.5), 8.0);
+        assert_eq!(seconds(40, None, 1.0), 60.0);
+        assert_eq!(seconds(0, Some(u64::MAX), 0.5), 60.0);
+    }
 }

@@ -2,12 +2,14 @@
 
 use crate::{Amount, Answer, AskError, Call, Caps, Model, Price, Purse, Spender};
 
-/// Bytes of prompt a token, at least: source code and English have more.
-const BYTES_PER_TOKEN: usize = 3;
+/// Bytes of prompt a token: fewer than any text has, so that the guess is too high. It is corrected once the
+/// answer is there, and so costs no more than a night that ends one call early.
+const BYTES_PER_TOKEN: usize = 2;
 /// Tokens that a protocol adds to a prompt: roles, separators.
 const PROTOCOL_TOKENS: u64 = 64;
 
 /// A model whose every call is reserved in the purse at its worst before it is made, and settled after it.
+/// The caps can be passed by what one call's further attempts cost, and by no more.
 #[derive(Debug)]
 pub struct Metered<M> {
     model: M,
@@ -50,12 +52,14 @@ impl<M: Model> Model for Metered<M> {
         if let Ok(answer) = &mut outcome {
             let usage = &mut answer.usage;
             usage.usd = usage.usd.or_else(|| self.price.map(|price| price.of(usage)));
-            actual = Amount { tokens: usage.tokens(), usd: usage.usd };
+            // Some servers do not say what a call used.
+            let told = usage.tokens() > 0;
+            actual = if told { Amount { tokens: usage.tokens(), usd: usage.usd } } else { worst };
         }
         // An attempt that broke off may be billed: nobody says how much, so it counts at its worst.
         let lost = self.model.lost();
-        actual.tokens += worst.tokens * u64::from(lost);
         if lost > 0 {
+            actual.tokens = actual.tokens.saturating_add(worst.tokens * u64::from(lost));
             actual.usd = actual.usd.zip(worst.usd).map(|(spent, worst)| spent + worst * f64::from(lost));
         }
         self.purse.settle(ticket, actual)?;

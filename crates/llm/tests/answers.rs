@@ -1,8 +1,8 @@
 //! Good answers, in every protocol, as a stream and whole, with a schema and without.
 
-use llm::{Model, Schema, Turn};
+use llm::{Model, Provider, Schema, Turn};
 use serde_json::json;
-use standin::{Reply, Server};
+use standin::{Fault, Reply, Server};
 
 use crate::setup::{KeyFile, PROVIDERS, call, config, live, user};
 
@@ -61,6 +61,48 @@ fn a_schema_goes_where_the_provider_takes_it_and_else_into_the_prompt() {
                 None => assert!(in_prompt, "{at:?}"),
             }
             assert_eq!(request.system, SYSTEM, "{at:?}: the prefix stays stable");
+        }
+    }
+}
+
+#[test]
+fn usage_is_what_the_provider_says_the_cache_included() {
+    let key = KeyFile::new();
+    // Four bytes a token, rounded up, each text by itself: the server's own rule.
+    let tokens = |text: &str| text.len().div_ceil(4) as u64;
+    let (turns, prefix) = (user("how far?"), tokens(SYSTEM));
+    for at in PROVIDERS {
+        for stream in [true, false] {
+            let server = Server::start(|_| Reply::Text(TEXT.to_owned())).unwrap();
+            let mut model = live(llm::Config { stream, ..config(&server, at, &key) });
+            let first = model.ask(&call(SYSTEM, &turns)).unwrap().usage;
+            let second = model.ask(&call(SYSTEM, &turns)).unwrap().usage;
+            let context = format!("{at:?} stream {stream}");
+            for usage in [first, second] {
+                assert_eq!(usage.input, prefix + tokens("how far?"), "{context}");
+                assert_eq!(usage.output, tokens(TEXT), "{context}");
+                let own = (at.0 == Provider::Openrouter).then(|| usage.tokens() as f64 * 1e-6);
+                assert_eq!(usage.usd, own, "{context}: only OpenRouter says what a call cost");
+            }
+            let caches = at.0 != Provider::Ollama;
+            let marks = at.0 == Provider::Anthropic;
+            assert_eq!((first.cached, first.written), (0, if marks { prefix } else { 0 }), "{context}");
+            assert_eq!((second.cached, second.written), (if caches { prefix } else { 0 }, 0), "{context}");
+        }
+    }
+}
+
+#[test]
+fn the_output_limit_is_sent_and_an_answer_that_reaches_it_is_truncated() {
+    let key = KeyFile::new();
+    let server = Server::start(|_| Reply::Fault(Fault::Length("twice,as long".to_owned()))).unwrap();
+    for at in PROVIDERS {
+        for stream in [true, false] {
+            let mut model = live(llm::Config { stream, ..config(&server, at, &key) });
+            let answer = model.ask(&call(SYSTEM, &user("go"))).unwrap();
+            assert_eq!((answer.text.as_str(), answer.truncated), ("twice,", true), "{at:?} stream {stream}");
+            let body = server.requests().pop().unwrap().body.to_string();
+            assert!(body.contains("4000"), "{at:?}: {body}");
         }
     }
 }

@@ -3,4 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod answers;
+mod keys;
+mod records;
 mod setup;
+mod spending;
+mod trouble;

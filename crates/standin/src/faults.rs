@@ -11,6 +11,8 @@ pub enum Fault {
     Status(u16),
     /// An error that says how many seconds to wait.
     RetryAfter(u16, u32),
+    /// A stream that begins well and then holds an error; to a request without a stream, a plain 529.
+    Overloaded,
     /// The connection is closed before any answer.
     Close,
     /// Half an answer, then the connection is closed.

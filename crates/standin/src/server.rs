@@ -152,6 +152,12 @@ impl Exchange<'_> {
                 let header = format!("retry-after: {seconds}\r\n");
                 refuse(self.stream, protocol, status, &self.complaint(status), &header)
             }
+            Fault::Overloaded if !self.request.stream => self.fail(Fault::Status(529)),
+            Fault::Overloaded => {
+                send(self.stream, http::chunked_head(self.kind()).as_bytes(), b"")?;
+                http::chunk(self.stream, wire::error_frame(protocol, &self.complaint(529)).as_bytes())?;
+                http::chunk(self.stream, b"")
+            }
             Fault::Close => self.stream.shutdown(Shutdown::Both),
             Fault::CutOff => self.answer(text(), false, Way::CutOff),
             Fault::Unfinished => self.answer(text(), false, Way::Unfinished),
@@ -165,6 +171,11 @@ impl Exchange<'_> {
                 self.answer(text.chars().take(half).collect(), true, Way::Good)
             }
         }
+    }
+
+    /// The content type of a stream.
+    fn kind(&self) -> &'static str {
+        if self.request.protocol == Protocol::Ollama { "application/x-ndjson" } else { "text/event-stream" }
     }
 
     fn complaint(&self, status: u16) -> String {
@@ -232,8 +243,7 @@ impl Exchange<'_> {
 
     fn streamed(&self, frames: &[String], way: Way) -> io::Result<()> {
         let lines = self.request.protocol == Protocol::Ollama;
-        let kind = if lines { "application/x-ndjson" } else { "text/event-stream" };
-        send(self.stream, http::chunked_head(kind).as_bytes(), b"")?;
+        send(self.stream, http::chunked_head(self.kind()).as_bytes(), b"")?;
         let half = &frames[..frames.len() / 2];
         let all = match way {
             Way::Good | Way::Drip(_) => frames,

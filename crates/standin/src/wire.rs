@@ -160,6 +160,18 @@ pub(crate) fn error(protocol: Protocol, status: u16, message: &str) -> Value {
     }
 }
 
+/// An error as it stands in a stream that had begun well.
+pub(crate) fn error_frame(protocol: Protocol, message: &str) -> String {
+    match protocol {
+        Protocol::OpenaiResponses => {
+            event(&json!({"type": "error", "code": "server_error", "message": message, "param": null}))
+        }
+        Protocol::Anthropic => event(&error(protocol, 529, message)),
+        Protocol::OpenaiChat | Protocol::Gemini => data(&error(protocol, 503, message)),
+        Protocol::Ollama => format!("{}\n", error(protocol, 503, message)),
+    }
+}
+
 /// Why the answer ended.
 fn finish(protocol: Protocol, cut: bool) -> &'static str {
     match (protocol, cut) {
