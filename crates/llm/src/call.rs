@@ -1,6 +1,6 @@
 //! One question to a model and its answer.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -49,15 +49,25 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema of `T`, as derived by schemars.
+    /// The schema of `T`, as derived by schemars, in what all providers take: whole in one piece, `anyOf` for
+    /// alternatives, no bounds on numbers (Anthropic refuses them) nor formats of them (OpenAI).
     pub fn of<T: JsonSchema>() -> Self {
-        let mut json = schemars::schema_for!(T).to_value();
-        if let Some(object) = json.as_object_mut() {
-            object.remove("$schema"); // some providers refuse it
-        }
-        let name = T::schema_name();
+        let portable = |schema: &mut schemars::Schema| {
+            for refused in ["format", "minimum", "maximum"] {
+                schema.remove(refused);
+            }
+            if let Some(alternatives) = schema.remove("oneOf") {
+                schema.insert("anyOf".to_owned(), alternatives);
+            }
+        };
+        let settings = SchemaSettings::default().with(|settings| {
+            settings.meta_schema = None;
+            settings.inline_subschemas = true;
+        });
+        let generator = settings.with_transform(RecursiveTransform(portable)).into_generator();
+        let json = generator.into_root_schema_for::<T>().to_value();
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        Self { name: name.chars().map(plain).collect(), json }
+        Self { name: T::schema_name().chars().map(plain).collect(), json }
     }
 }
 

@@ -10,6 +10,9 @@ pub enum AskError {
     /// Network, 5xx, 429 or time-outs, after the retries: worth asking again later.
     #[error("the provider is down: {0}")]
     Down(String),
+    /// The provider cannot be asked as configured: no base URL, no HTTP client.
+    #[error("{0}")]
+    Setup(String),
     /// The key is missing or refused.
     #[error("{variable}: {message}")]
     Key {

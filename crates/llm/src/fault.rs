@@ -92,11 +92,7 @@ impl Fault {
     }
 
     fn from_reqwest(error: &reqwest::Error, begun: bool, about: About<'_>) -> Self {
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        let message = plain(&format!("{}: {cause}", about.base_url), about);
+        let message = plain(&format!("{}: {}", about.base_url, root_cause(error)), about);
         // Without a connection, nobody began anything.
         Self::down(message, begun && !error.is_connect())
     }
@@ -126,6 +122,17 @@ impl Fault {
             _ => Self::final_(AskError::Rejected(said), false),
         }
     }
+}
+
+/// What an error rests on: the outer ones say no more than "builder error".
+pub(crate) fn root_cause<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause
 }
 
 /// Whether a 400 is about the model's name, which providers say in many ways.

@@ -13,7 +13,7 @@ use tracing::subscriber::NoSubscriber;
 use crate::{
     Answer, AskError, Call, KeySource, Model, Provider,
     attempt::Attempt,
-    fault::{About, Fault},
+    fault::{About, Fault, root_cause},
     key::Key,
 };
 
@@ -67,8 +67,8 @@ impl Live {
     /// Reads the key and makes the client; nothing is sent yet.
     ///
     /// # Errors
-    /// [`AskError::Key`] naming the variable or the file; [`AskError::Rejected`] for a base URL that is
-    /// missing or is none.
+    /// [`AskError::Key`] naming the variable or the file; [`AskError::Setup`] for a base URL that is missing or
+    /// is none, and where no HTTP client can be made.
     pub fn new(config: Config, stop: Stop) -> Result<Self, AskError> {
         let key = Key::read(&config.key, config.provider)?;
         let base_url = base_url(&config)?;
@@ -83,7 +83,9 @@ impl Live {
         if is_local(&base_url) {
             builder = builder.no_proxy();
         }
-        let unusable = |error: &dyn fmt::Display| AskError::Rejected(format!("no HTTP client: {error}"));
+        if base_url.starts_with("http:") {
+            builder = builder.tls_certs_only([]); // a machine may have none
+        }
         let http = builder.build().map_err(|error| unusable(&error))?;
         let client = Client::builder().with_reqwest(http).build().map_err(|error| unusable(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -177,15 +179,19 @@ async fn stopped(stop: &Stop) {
     }
 }
 
+fn unusable(error: &(dyn std::error::Error + 'static)) -> AskError {
+    AskError::Setup(format!("no HTTP client: {}", root_cause(error)))
+}
+
 /// The URL that paths are added to: with a slash at its end.
 fn base_url(config: &Config) -> Result<String, AskError> {
     let provider = config.provider;
     let Some(url) = config.base_url.as_deref().or(provider.base_url()) else {
-        return Err(AskError::Rejected(format!("{} needs a base URL", provider.as_str())));
+        return Err(AskError::Setup(format!("{} needs a base URL", provider.as_str())));
     };
     let usable = reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if !usable {
-        return Err(AskError::Rejected(format!("{url:?} is no http or https URL")));
+        return Err(AskError::Setup(format!("{url:?} is no http:// or https:// URL")));
     }
     Ok(if url.ends_with('/') { url.to_owned() } else { format!("{url}/") })
 }

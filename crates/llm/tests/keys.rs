@@ -65,6 +65,24 @@ fn a_missing_key_names_its_variable_or_file_before_any_request() {
 }
 
 #[test]
+fn a_base_url_is_the_provider_s_own_or_must_be_one() {
+    let key = KeyFile::new();
+    let server = Server::start(|_| Reply::Text("never".to_owned())).unwrap();
+    let made = |provider, base_url: Option<&str>| {
+        let base_url = base_url.map(str::to_owned);
+        Live::new(Config { base_url, ..config(&server, (provider, Protocol::OpenaiChat), &key) }, never())
+    };
+    for (provider, _) in PROVIDERS.into_iter().filter(|(provider, _)| *provider != Provider::Compatible) {
+        made(provider, None).unwrap();
+    }
+    let error = made(Provider::Compatible, None).unwrap_err();
+    assert_eq!(error, AskError::Setup("compatible needs a base URL".to_owned()));
+    for wrong in ["localhost:8000", "file:///etc/passwd", ""] {
+        assert!(matches!(made(Provider::Compatible, Some(wrong)), Err(AskError::Setup(_))), "{wrong:?}");
+    }
+}
+
+#[test]
 fn no_log_line_and_no_debug_output_shows_the_key() {
     let key = KeyFile::new();
     let log = Log::default();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use llm::{Answer, AskError, Call, Config, Model, Recorded, Recording, Turn, Usage, ask_as};
+use llm::{Answer, AskError, Call, Config, Model, Recorded, Recording, Schema, Turn, Usage, ask_as};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use standin::{Fault, Reply, Server};
@@ -13,6 +13,52 @@ use crate::setup::{KeyFile, PROVIDERS, SECRET, call, config, live, user};
 struct Plan {
     idea: String,
     delta: f64,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "for its schema alone")]
+struct Everything {
+    /// Stays.
+    format: String,
+    count: u32,
+    maybe: Option<f64>,
+    parts: Vec<Part>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "for its schema alone")]
+enum Part {
+    /// The first.
+    One,
+    /// The second.
+    Two { size: i64 },
+}
+
+#[test]
+fn a_derived_schema_holds_nothing_that_a_provider_refuses() {
+    let schema = Schema::of::<Everything>();
+    assert_eq!(schema.name, "Everything");
+    let expected = serde_json::json!({
+        "title": "Everything",
+        "type": "object",
+        "properties": {
+            "format": {"description": "Stays.", "type": "string"},
+            "count": {"type": "integer"},
+            "maybe": {"type": ["number", "null"]},
+            "parts": {"type": "array", "items": {"anyOf": [
+                {"description": "The first.", "type": "string", "const": "One"},
+                {
+                    "description": "The second.", "type": "object",
+                    "properties": {"Two": {
+                        "type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"],
+                    }},
+                    "required": ["Two"], "additionalProperties": false,
+                },
+            ]}},
+        },
+        "required": ["format", "count", "parts"],
+    });
+    assert_eq!(schema.json, expected, "{:#}", schema.json);
 }
 
 /// Says what it was told to, in order, and keeps what it was asked.

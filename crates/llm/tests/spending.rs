@@ -4,7 +4,7 @@ use std::{
     fs::{self, OpenOptions},
     io::Write,
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     thread,
 };
 
@@ -58,7 +58,8 @@ fn processes_together_never_pass_a_cap_and_a_dead_one_s_call_counts_in_full() {
     let child = |role: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "spending::child"]);
-        command.env("PURSE", &path).env("ROLE", role).spawn().unwrap()
+        command.env("PURSE", &path).env("ROLE", role);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     assert!(!child("dies").wait().unwrap().success());
     let children: Vec<_> = (0..3).map(|_| child("spends")).collect();
