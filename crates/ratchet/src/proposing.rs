@@ -148,14 +148,12 @@ impl Desk<'_> {
         let found = self.worktree.changes(self.champion)?;
         let changes = match admissible(found, self.task.editable(), FREE_IN_WORKTREE) {
             Ok(changes) => changes,
+            Err(Refusal::Empty) => return Ok(Err(unedited(proposal))),
             Err(refusal) => return Ok(Err(refusal.into())),
         };
-        let mut proposal = proposal;
         let commit = self.worktree.commit_changes(self.repo, self.champion, &changes, &message(&proposal))?;
-        if self.repo.same_files(commit, self.start_commit()?)?
-            && let Some(why) = proposal.unless_edited.take()
-        {
-            return Ok(Err(why.into()));
+        if self.repo.same_files(commit, self.start_commit()?)? {
+            return Ok(Err(unedited(proposal)));
         }
         let (source, lines) = source_of(self.repo, commit, self.task.editable())?;
         let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
@@ -293,6 +291,11 @@ fn carried_over(carried: &[KnobChange], own: Vec<KnobChange>) -> Vec<KnobChange>
     }
     all.retain(|change| change.from != change.to); // one may have been taken back
     all
+}
+
+/// A proposal that left everything as it was.
+fn unedited(proposal: Proposal) -> NoCandidate {
+    proposal.unless_edited.map_or_else(|| Refusal::Empty.into(), NoCandidate::from)
 }
 
 /// Fills in a missing description from the paths changed.

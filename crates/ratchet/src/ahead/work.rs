@@ -54,12 +54,15 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
     let start = desk.start_commit()?;
     let mut proposer = desk.hire(order.kind, false)?;
     let outcome = draft(&desk, proposer.as_mut(), &order, &folder)?;
+    // what was refused may hold anything, a key of the user's among it
+    worktree.restore(order.champion, &repo.files(order.champion)?)?;
     let made = Made {
         champion: order.champion,
         start,
         proposer: proposer.name().to_owned(),
         outcome,
         seconds: began.elapsed().as_secs_f64(),
+        spent: proposer.take_spent(),
     };
     let json = serde_json::to_vec(&made).map_err(|error| Error::internal("no result").because(error))?;
     write_atomic(&folder.made(), &json)

@@ -176,7 +176,7 @@ impl AgentProposer {
             ..Spec::new(&command, brief.worktree.to_path_buf(), self.env(brief.worktree), self.limit)
         };
         let mut log = RunLog::create(&self.scratch.join(ANSWER_FILE));
-        log.push(Stream::Out, format!("$ {}\n", command.join(" ")).as_bytes());
+        log.push(Stream::Out, format!("$ {}\n", shown(&command)).as_bytes());
         let (mut out, mut err) = (Last::default(), Last::default());
         let mut hear = |stream, bytes: &[u8]| match stream {
             Stream::Out => out.push(bytes),
@@ -186,6 +186,16 @@ impl AgentProposer {
         log.close();
         Ok(Answered { end, out: out.text(), err: err.text() })
     }
+}
+
+/// A command line as a person would type it.
+fn shown(command: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
+    let word = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    command.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// How an agent ended, and what it printed.
