@@ -7,7 +7,7 @@ use genai::{
     Client, ServiceTarget,
     chat::{
         CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatResponseFormat, ChatStreamEvent, JsonSpec,
-        StopReason, Usage as WireUsage,
+        ReasoningEffort, StopReason, Usage as WireUsage,
     },
 };
 use serde_json::{Value, json};
@@ -63,15 +63,21 @@ impl<'a> Attempt<'a> {
         if provider == Provider::Openrouter {
             options = options.with_extra_body(json!({"usage": {"include": true}}));
         }
-        let prompted = call.schema.filter(|_| provider.structure() != Structure::Schema);
-        if let Some(schema) = call.schema {
-            let format = match provider.structure() {
-                Structure::Schema => Some(JsonSpec::new(&schema.name, schema.json.clone()).into()),
-                Structure::Json => Some(ChatResponseFormat::JsonMode),
-                Structure::Prompt => None,
-            };
-            options.response_format = format;
+        if matches!(
+            provider,
+            Provider::Openai | Provider::OpenaiResponses | Provider::Openrouter | Provider::Compatible
+        ) {
+            // genai would take the "-max" off "gpt-5.1-codex-max" and send it as the effort to reason with; a
+            // budget of tokens keeps it from that, and is itself not sent in these protocols.
+            options = options.with_reasoning_effort(ReasoningEffort::Budget(0));
         }
+        let structure = provider.structure();
+        options.response_format = call.schema.and_then(|schema| match structure {
+            Structure::Schema => Some(JsonSpec::new(&schema.name, schema.json.clone()).into()),
+            Structure::Json => Some(ChatResponseFormat::JsonMode),
+            Structure::Prompt => None,
+        });
+        let prompted = call.schema.filter(|_| structure != Structure::Schema);
         let request = request(call, prompted);
         Self { request, options, stream: config.stream, about, seen }
     }
@@ -92,7 +98,7 @@ impl<'a> Attempt<'a> {
         let usd = response.captured_raw_body.as_ref().and_then(own_cost);
         let text = response.content.texts().concat();
         if text.len() > MOST_BYTES {
-            return Err(Fault::final_(AskError::TooLarge, true));
+            return Err(Fault::lasting(AskError::TooLarge, true));
         }
         answer(text, response.stop_reason, response.usage, usd)
     }
@@ -105,7 +111,7 @@ impl<'a> Attempt<'a> {
             match event.map_err(|error| self.fault(&error))? {
                 ChatStreamEvent::Chunk(chunk) => {
                     if text.len() + chunk.content.len() > MOST_BYTES {
-                        return Err(Fault::final_(AskError::TooLarge, true));
+                        return Err(Fault::lasting(AskError::TooLarge, true));
                     }
                     text.push_str(&chunk.content);
                 }
@@ -159,12 +165,12 @@ fn answer(
     usd: Option<f64>,
 ) -> Result<Answer, Fault> {
     if let Some(StopReason::ContentFilter(reason)) = &reason {
-        return Err(Fault::final_(AskError::Rejected(format!("stopped by its filter ({reason})")), true));
+        return Err(Fault::lasting(AskError::Rejected(format!("stopped by its filter ({reason})")), true));
     }
     let truncated = reason.is_some_and(|reason| reason.is_max_tokens());
     if text.trim().is_empty() {
         let why = if truncated { "no text before the output limit" } else { "no text" };
-        return Err(Fault::final_(AskError::Malformed(why.to_owned()), true));
+        return Err(Fault::lasting(AskError::Malformed(why.to_owned()), true));
     }
     let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
     let details = usage.prompt_tokens_details.unwrap_or_default();

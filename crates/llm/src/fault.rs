@@ -1,6 +1,6 @@
 //! What one failed attempt means: which error it is, whether to try again, whether it may be billed.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use genai::{Error as Wire, webc};
 use reqwest::{StatusCode, header::HeaderMap};
@@ -39,30 +39,31 @@ impl Fault {
     }
 
     /// An attempt that would fail again.
-    pub(crate) fn final_(error: AskError, billed: bool) -> Self {
+    pub(crate) fn lasting(error: AskError, billed: bool) -> Self {
         Self { error, again: false, wait: None, billed }
     }
 
     /// What genai's error means. `begun`: a part of an answer was seen.
     pub(crate) fn from_wire(error: &Wire, begun: bool, about: About<'_>) -> Self {
+        let malformed = |what: &dyn fmt::Display| {
+            Self::lasting(AskError::Malformed(plain(&what.to_string(), about)), true)
+        };
         match error {
-            Wire::HttpError { status, body, headers, .. } => Self::from_status(*status, body, headers, about),
-            Wire::WebModelCall { webc_error, .. } => match webc_error {
-                webc::Error::ResponseFailedStatus { status, body, headers } => {
-                    Self::from_status(*status, body, headers, about)
-                }
-                webc::Error::Reqwest(error) => Self::from_reqwest(error, begun, about),
-                webc::Error::ResponseFailedNotJson { content_type, .. } => Self::final_(
-                    AskError::Malformed(plain(&format!("{content_type:?} in place of JSON"), about)),
-                    true,
-                ),
-                webc::Error::ResponseFailedInvalidJson { cause, .. } => {
-                    Self::final_(AskError::Malformed(plain(cause, about)), true)
-                }
-                webc::Error::JsonValueExt(error) => {
-                    Self::final_(AskError::Malformed(plain(&error.to_string(), about)), true)
-                }
-            },
+            Wire::HttpError { status, body, headers, .. }
+            | Wire::WebModelCall {
+                webc_error: webc::Error::ResponseFailedStatus { status, body, headers },
+                ..
+            } => Self::from_status(*status, body, headers, about),
+            Wire::WebModelCall { webc_error: webc::Error::Reqwest(error), .. } => {
+                Self::from_reqwest(error, begun, about)
+            }
+            Wire::WebModelCall {
+                webc_error: webc::Error::ResponseFailedInvalidJson { cause, .. }, ..
+            } => malformed(cause),
+            Wire::WebModelCall {
+                webc_error: webc::Error::ResponseFailedNotJson { content_type, .. },
+                ..
+            } => malformed(&format!("{content_type:?} in place of JSON")),
             Wire::WebStream { error, .. } => {
                 if let Some(wire) = error.downcast_ref::<Wire>() {
                     Self::from_wire(wire, begun, about)
@@ -74,25 +75,20 @@ impl Fault {
             }
             // An error in place of an answer, mid-stream.
             Wire::ChatResponse { body, .. } => Self::down(plain(&message_in(body), about), begun),
-            Wire::StreamParse { serde_error, .. } => {
-                Self::final_(AskError::Malformed(plain(&serde_error.to_string(), about)), true)
-            }
-            Wire::ChatResponseGeneration { cause, .. } => {
-                Self::final_(AskError::Malformed(plain(cause, about)), true)
-            }
-            Wire::JsonValueExt(error) => {
-                Self::final_(AskError::Malformed(plain(&error.to_string(), about)), true)
-            }
-            Wire::SerdeJson(error) => {
-                Self::final_(AskError::Malformed(plain(&error.to_string(), about)), true)
-            }
+            Wire::StreamParse { serde_error, .. } => malformed(serde_error),
+            Wire::ChatResponseGeneration { cause, .. } => malformed(cause),
+            Wire::JsonValueExt(error) => malformed(error),
+            Wire::SerdeJson(error) => malformed(error),
             // What is left fails before anything is sent.
-            other => Self::final_(AskError::Rejected(plain(&other.to_string(), about)), false),
+            other => Self::lasting(AskError::Setup(plain(&other.to_string(), about)), false),
         }
     }
 
     fn from_reqwest(error: &reqwest::Error, begun: bool, about: About<'_>) -> Self {
         let message = plain(&format!("{}: {}", about.base_url, root_cause(error)), about);
+        if error.is_builder() {
+            return Self::lasting(AskError::Setup(message), false);
+        }
         // Without a connection, nobody began anything.
         Self::down(message, begun && !error.is_connect())
     }
@@ -102,9 +98,9 @@ impl Fault {
             serde_json::from_str(body).map_or_else(|_| body.to_owned(), |body: Value| message_in(&body));
         let said = plain(&format!("{}: {said}", status.as_u16()), about);
         match status.as_u16() {
-            401 | 403 => Self::final_(
+            401 | 403 => Self::lasting(
                 AskError::Key {
-                    variable: about.key.map_or("no key is given", Key::source).to_owned(),
+                    variable: about.key.map_or("no key", Key::source).to_owned(),
                     message: format!("the provider refuses the key: {said}"),
                 },
                 false,
@@ -112,14 +108,14 @@ impl Fault {
             408 | 425 | 429 | 500.. => {
                 Self { error: AskError::Down(said), again: true, wait: retry_after(headers), billed: false }
             }
-            404 => Self::final_(
+            404 => Self::lasting(
                 AskError::Model(plain(&format!("{} at {}: {said}", about.model, about.base_url), about)),
                 false,
             ),
             400 if names_unknown_model(body) => {
-                Self::final_(AskError::Model(plain(&format!("{}: {said}", about.model), about)), false)
+                Self::lasting(AskError::Model(plain(&format!("{}: {said}", about.model), about)), false)
             }
-            _ => Self::final_(AskError::Rejected(said), false),
+            _ => Self::lasting(AskError::Rejected(said), false),
         }
     }
 }

@@ -107,7 +107,7 @@ impl Live {
         }
     }
 
-    /// Waits for `work`, its time limit, or a stop, whichever comes first.
+    /// One attempt: until its answer, its time limit, or a stop, whichever comes first.
     fn attempt(&self, call: &Call<'_>) -> Result<Answer, Fault> {
         let attempt = Attempt::new(call, &self.config, self.about());
         // genai and its HTTP client log what the provider says, and a provider may quote the key.
@@ -115,7 +115,7 @@ impl Live {
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
-                () = stopped(&self.stop) => Err(Fault::final_(AskError::Stopped, attempt.begun())),
+                () = stopped(&self.stop) => Err(Fault::lasting(AskError::Stopped, attempt.begun())),
                 outcome = attempt.run(&self.client, self.target()) => outcome,
                 () = tokio::time::sleep(self.config.timeout) => Err(Fault::down(
                     format!("no whole answer within {:.0?}", self.config.timeout),

@@ -5,7 +5,7 @@
 //! that caps are held whatever happens to whom.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
@@ -110,7 +110,7 @@ struct Entry {
 pub struct Purse {
     path: PathBuf,
     file: File,
-    entries: HashMap<u64, Entry>,
+    entries: BTreeMap<u64, Entry>,
     /// Bytes of whole lines read so far.
     read: u64,
     /// Lines read so far.
@@ -125,7 +125,7 @@ impl Purse {
     pub fn open(path: &Path) -> Result<Self, AskError> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
         let file = file.map_err(|error| AskError::file(path, &error))?;
-        let mut purse = Self { path: path.to_owned(), file, entries: HashMap::new(), read: 0, lines: 0 };
+        let mut purse = Self { path: path.to_owned(), file, entries: BTreeMap::new(), read: 0, lines: 0 };
         purse.locked(|purse| purse.catch_up())?;
         Ok(purse)
     }
@@ -143,7 +143,7 @@ impl Purse {
             let day = purse.sum(|entry| entry.day == today);
             room(&caps.night, "the night", &run, worst)?;
             room(&caps.day, "the day", &day, worst)?;
-            let ticket = purse.entries.keys().max().map_or(1, |last| last + 1);
+            let ticket = purse.entries.last_key_value().map_or(1, |(last, _)| last + 1);
             purse.append(&Line::Reserve {
                 ticket,
                 at: now.timestamp().to_string(),

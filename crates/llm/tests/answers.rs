@@ -41,6 +41,22 @@ fn every_provider_is_asked_and_answers_in_its_own_protocol() {
 }
 
 #[test]
+fn a_model_s_name_is_sent_as_it_is_whatever_it_ends_with() {
+    let key = KeyFile::new();
+    let server = Server::start(|_| Reply::Text("yes".to_owned())).unwrap();
+    let others = [Provider::Anthropic, Provider::Gemini, Provider::Deepseek]; // name no model like this
+    for at in PROVIDERS.into_iter().filter(|(provider, _)| !others.contains(provider)) {
+        let model = "vendor/some-model-max".to_owned();
+        live(llm::Config { model: model.clone(), ..config(&server, at, &key) })
+            .ask(&call(SYSTEM, &user("go")))
+            .unwrap();
+        let request = server.requests().pop().unwrap();
+        assert_eq!(request.model, model, "{at:?}");
+        assert!(!request.body.to_string().contains("effort"), "{at:?}: {}", request.body);
+    }
+}
+
+#[test]
 fn a_schema_goes_where_the_provider_takes_it_and_else_into_the_prompt() {
     let key = KeyFile::new();
     let server = Server::start(|_| Reply::Text("{\"idea\": \"x\"}".to_owned())).unwrap();
