@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::work::work;
 use crate::{
+    account::Payer,
     candidate::{Candidate, message, source_of},
     commands::mark,
     companion::Companion,
@@ -38,8 +39,7 @@ pub const COMMAND: &str = "ahead";
 pub(crate) struct Order {
     pub(crate) tag: String,
     pub(crate) kind: ProposerKind,
-    /// The run that pays.
-    pub(crate) run: String,
+    pub(crate) payer: Payer,
     pub(crate) budget: Budget,
     /// The trial under way.
     pub(crate) running: Option<Running>,
@@ -131,7 +131,6 @@ impl Session {
     pub(crate) fn look_ahead(
         &self,
         kind: ProposerKind,
-        run: &str,
         budget: Budget,
         running: Option<&Candidate>,
         observer: &mut dyn Observer,
@@ -140,7 +139,7 @@ impl Session {
         let order = Order {
             tag: self.tag.to_string(),
             kind,
-            run: run.to_owned(),
+            payer: self.payer.clone(),
             budget,
             running: running.map(|candidate| Running {
                 trial,

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use crate::{
+    account::Paid,
     commands::mark,
     config::{Agent, Preset, ProposerKind},
     error::{Doing, Error, Result},
@@ -34,7 +35,7 @@ impl Desk<'_> {
                     let policy = reach::agent(self.task, root, self.worktree.path(), proposer.command());
                     proposer.confine(policy);
                 }
-                Box::new(proposer)
+                Box::new(Paid::new(proposer, self)?)
             }
         })
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    account::Payer,
     ahead::Running,
     candidate::{
         Candidate, FREE_IN_WORKTREE, Refusal, admissible, class_of, message, source_of, write_edits,
@@ -44,8 +45,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) champion: Oid,
     /// Where a proposer leaves its prompts and answers until the trial has a number.
     pub(crate) scratch: PathBuf,
-    /// The run that pays.
-    pub(crate) run: &'a str,
+    /// The run that pays for it.
+    pub(crate) payer: &'a Payer,
     pub(crate) stop: &'a StopFlag,
 }
 

@@ -91,6 +91,7 @@ impl Session {
         kind: Option<ProposerKind>,
         observer: &mut dyn Observer,
     ) -> Result<Summary> {
+        (self.payer.max_tokens, self.payer.max_usd) = (rules.max_tokens, rules.max_usd);
         let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
         let kind = kind.unwrap_or(self.task.proposer.kind);
         self.check_sandbox(kind != ProposerKind::Knobs, observer)?;
@@ -131,7 +132,7 @@ impl Session {
         if self.history().champion().is_none() {
             if shift.wants_another() {
                 let budget = shift.watch.budget();
-                shift.ahead = self.look_ahead(shift.kind, &self.run, budget, None, observer);
+                shift.ahead = self.look_ahead(shift.kind, budget, None, observer);
             }
             if self.ensure_baseline(observer)?.is_none() {
                 return Ok(STOPPED.to_owned());
@@ -142,6 +143,8 @@ impl Session {
             if self.stop.is_set() {
                 return Ok(STOPPED.to_owned());
             }
+            let spent = self.state.spent_in(&self.payer.run)?;
+            shift.watch.set_spent(spent.tokens, spent.usd);
             if let Some(reason) = self.end_of(shift.watch) {
                 return Ok(reason);
             }
@@ -255,7 +258,6 @@ impl Session {
                 }
                 let ask = Ask { budget: shift.watch.budget(), ..Ask::default() };
                 let candidate = self.desk().propose(proposer, &ask)?;
-                shift.watch.count_usage(proposer.take_spent());
                 match candidate {
                     Ok(candidate) => (Draft { candidate, built: false, round: 0 }, self.desk().scratch),
                     Err(why) => {
@@ -278,7 +280,6 @@ impl Session {
                     if shift.wants_another() {
                         shift.ahead = self.look_ahead(
                             shift.kind,
-                            &self.run,
                             shift.watch.budget(),
                             Some(&open.candidate),
                             observer,
@@ -327,7 +328,6 @@ impl Session {
         let repair = Some(Repair { failed: open.candidate.proposal.clone(), round, message });
         let ask = Ask { budget: watch.budget(), repair, ..Ask::default() };
         let candidate = self.desk().propose(proposer, &ask)?;
-        watch.count_usage(proposer.take_spent());
         match candidate {
             Ok(candidate) if candidate.source == open.candidate.source => Ok(Repaired::No),
             Ok(mut candidate) => {

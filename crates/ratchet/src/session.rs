@@ -6,6 +6,7 @@ use sandbox::{Available, available};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    account::Payer,
     beginning::{New, begin_again, create, finish_branch},
     candidate::{Candidate, source_of},
     commands::mark,
@@ -56,7 +57,7 @@ pub struct Session {
     /// Asks to stop.
     pub stop: StopFlag,
     /// This invocation, as it stands in the account of what proposers spend.
-    pub(crate) run: String,
+    pub(crate) payer: Payer,
     pub(crate) watcher: Watcher,
     champion: Oid,
     champion_files: Files,
@@ -176,6 +177,7 @@ impl Session {
         ledger::write(&state, &task.metric.name, journal.history().trials())?;
         state.set_current(&tag)?;
         let run = format!("{tag} {} {}", Timestamp::now(), std::process::id());
+        let payer = Payer { run, max_tokens: None, max_usd: None };
         let mut session = Self {
             task,
             state,
@@ -186,7 +188,7 @@ impl Session {
             journal,
             setting,
             stop,
-            run,
+            payer,
             watcher: Watcher::default(),
             champion,
             champion_files,
@@ -281,7 +283,7 @@ impl Session {
             worktree: &self.worktree,
             champion: self.champion,
             scratch: self.dir.path().join("proposing"),
-            run: &self.run,
+            payer: &self.payer,
             stop: &self.stop,
         }
     }

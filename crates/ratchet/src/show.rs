@@ -16,6 +16,7 @@ use crate::{
     history::History,
     journal::{self, Status, TrialRecord},
     plain_file,
+    proposer::Usage,
     runlog::{plain, tail_of},
     sigma::KnownNoise,
     state::{State, Tag},
@@ -57,6 +58,8 @@ pub struct StatusReport {
     pub vetoed_s: f64,
     /// Proposals that were made ahead and not used.
     pub wasted: Wasted,
+    /// What proposers have spent for this tag, calls in flight at their worst.
+    pub spent: Usage,
     /// Whether a run holds the lock now.
     pub running: bool,
     #[serde(skip)]
@@ -140,11 +143,18 @@ impl View {
     }
 
     /// Where it stands.
-    pub fn status(&self) -> StatusReport {
+    ///
+    /// Fails where the account of what was spent cannot be read.
+    pub fn status(&self) -> Result<StatusReport> {
         let history = &self.history;
         let pid = self.state.running();
         let known = self.known_noise().filter(|_| history.champion().is_some());
-        StatusReport {
+        let tag = self.tag.as_ref().map_or("", Tag::as_str);
+        let spent = self.state.spent_by(tag).map(|spent| Usage {
+            tokens: spent.tokens,
+            usd: (spent.unpriced < spent.calls).then_some(spent.usd),
+        })?;
+        Ok(StatusReport {
             task: self.task.name().to_owned(),
             tag: self.tag.as_ref().map(Tag::to_string),
             profile: history.init().and_then(|init| init.profile.clone()),
@@ -161,13 +171,14 @@ impl View {
             vetoes: history.vetoes(),
             vetoed_s: history.vetoes() as f64 * history.seconds_a_trial(),
             wasted: history.wasted(),
+            spent,
             running: pid.is_some(),
             goal: self.task.metric.goal,
             device: history.init().map(|init| init.device.clone()),
             open: history.open(),
             last_stop: history.last_stop().map(str::to_owned),
             pid,
-        }
+        })
     }
 
     /// All trials as a table.
@@ -346,6 +357,10 @@ impl StatusReport {
                 self.vetoes,
                 self.vetoed_s / 60.0
             );
+        }
+        if self.spent.tokens > 0 {
+            let usd = self.spent.usd.map_or(String::new(), |usd| format!(", {usd:.2} USD"));
+            let _ = writeln!(text, "spent     {} tokens{usd} by proposers", self.spent.tokens);
         }
         if self.wasted.proposals > 0 {
             let usd = self.wasted.usage.usd.map_or(String::new(), |usd| format!(", {usd:.2} USD"));

@@ -7,7 +7,7 @@ use jiff::{Zoned, civil::Time};
 use crate::{
     config::Goal,
     error::{Error, Result},
-    proposer::{Budget, Usage},
+    proposer::Budget,
 };
 
 /// The rules that a run was started with; `None` where none is set.
@@ -79,10 +79,9 @@ impl Watch {
         self.crashes_in_a_row = if crashed { self.crashes_in_a_row + 1 } else { 0 };
     }
 
-    /// Counts what a proposal cost.
-    pub fn count_usage(&mut self, usage: Usage) {
-        self.tokens += usage.tokens;
-        self.usd += usage.usd.unwrap_or(0.0);
+    /// Says what proposers have spent so far.
+    pub fn set_spent(&mut self, tokens: u64, usd: f64) {
+        (self.tokens, self.usd) = (tokens, usd);
     }
 
     /// The rule that ends the run now, in words; `best` is the champion's value.
@@ -196,9 +195,9 @@ mod tests {
 
         let mut paid =
             watch(Rules { max_tokens: Some(10), max_usd: Some(1.0), ..Rules::default() }, Goal::Minimize);
-        paid.count_usage(Usage { tokens: 4, usd: Some(1.5) });
+        paid.set_spent(4, 1.5);
         assert!(paid.reason(None).unwrap().contains("USD"));
-        paid.count_usage(Usage { tokens: 6, usd: None });
+        paid.set_spent(10, 1.5);
         assert!(paid.reason(None).unwrap().contains("tokens"));
 
         let timed = watch(Rules { time: Some(Duration::ZERO), ..Rules::default() }, Goal::Minimize);

@@ -48,7 +48,7 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
         worktree: &worktree,
         champion: order.champion,
         scratch: folder.scratch(),
-        run: &order.run,
+        payer: &order.payer,
         stop,
     };
     let start = desk.start_commit()?;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use llm::Provider;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -225,7 +226,7 @@ pub enum Fallback {
 #[serde(deny_unknown_fields)]
 pub struct Llm {
     /// `anthropic`, `openai`, `openai-responses`, `gemini`, `deepseek`, `openrouter`, `ollama` or `compatible`.
-    pub provider: String,
+    pub provider: Provider,
     /// As the provider calls it.
     pub model: String,
     /// Where the provider is, if not at its own address.

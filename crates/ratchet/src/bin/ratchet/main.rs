@@ -93,7 +93,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
             transfer(root, &Longer { budget, depth, runs, leave_one_out }, tag.tag, json)
         }
         Command::Status { tag, json } => {
-            let status = View::open(root, tag.tag)?.status();
+            let status = View::open(root, tag.tag)?.status()?;
             print(&if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
         }
         Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
