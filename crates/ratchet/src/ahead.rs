@@ -28,7 +28,6 @@ use crate::{
     setting::Setting,
     source::TreeHash,
     state::{TagDir, write_atomic},
-    stop::Watch,
 };
 
 /// The hidden command of the companion.
@@ -71,8 +70,6 @@ pub(crate) struct Made {
     outcome: std::result::Result<Draft, NoCandidate>,
     /// What it took.
     seconds: f64,
-    /// What it cost, whatever came of it.
-    spent: Usage,
 }
 
 /// A candidate that was made ahead.
@@ -173,7 +170,6 @@ impl Session {
     pub(crate) fn take_ahead(
         &mut self,
         companion: Option<Companion>,
-        watch: &mut Watch,
         observer: &mut dyn Observer,
     ) -> Result<Option<std::result::Result<Draft, NoCandidate>>> {
         if let Some(mut companion) = companion {
@@ -189,7 +185,6 @@ impl Session {
         // taken once, whatever comes of it
         remove(&folder.made())?;
         let Ok(made) = serde_json::from_slice::<Made>(&bytes) else { return Ok(None) };
-        watch.count_usage(made.spent);
         let draft = match made.outcome {
             Ok(draft) => draft,
             Err(why) => return Ok(Some(Err(why))),

@@ -246,7 +246,7 @@ impl Session {
         let ahead = Folder::of(&self.dir);
         let made = match stands_in || shift.kind == ProposerKind::Knobs {
             true => None,
-            false => self.take_ahead(shift.ahead.take(), shift.watch, observer)?,
+            false => self.take_ahead(shift.ahead.take(), observer)?,
         };
         let (draft, scratch) = match made {
             Some(Ok(draft)) => (draft, ahead.scratch()),

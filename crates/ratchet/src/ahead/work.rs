@@ -62,7 +62,6 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
         proposer: proposer.name().to_owned(),
         outcome,
         seconds: began.elapsed().as_secs_f64(),
-        spent: proposer.take_spent(),
     };
     let json = serde_json::to_vec(&made).map_err(|error| Error::internal("no result").because(error))?;
     write_atomic(&folder.made(), &json)
