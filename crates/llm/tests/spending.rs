@@ -6,12 +6,13 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use llm::{Amount, AskError, Cap, Caps, Config, Metered, Model, Prices, Provider, Purse, Spender, Usage};
-use standin::{Fault, Protocol, Reply, Server};
+use standin::{Fault, Protocol, Reply, Server, faults::Plan};
 
-use crate::setup::{KeyFile, call, config, live, user};
+use crate::setup::{KeyFile, PROVIDERS, call, config, live, user};
 
 const WORST: Amount = Amount { tokens: 10, usd: Some(0.25) };
 
@@ -191,6 +192,55 @@ fn a_night_through_the_server_stays_below_its_cap_in_tokens_and_in_money() {
         assert_eq!(told.tokens, used.tokens);
         assert!((told.usd - usd).abs() < 1e-9);
     }
+}
+
+#[test]
+fn a_night_of_faults_through_several_clients_ends_at_its_cap_and_misses_no_spending() {
+    let key = KeyFile::new();
+    let kinds = [
+        Fault::Status(429),
+        Fault::Status(500),
+        Fault::Status(401),
+        Fault::Overloaded,
+        Fault::Close,
+        Fault::CutOff,
+        Fault::Unfinished,
+        Fault::Malformed,
+        Fault::Hang,
+        Fault::Huge,
+        Fault::Empty,
+        Fault::Length("an answer that is cut in half".to_owned()),
+    ];
+    let mut plan = Plan::new(5, 0.2, &kinds);
+    let server = Server::start(move |_| match plan.draw() {
+        Some(fault) => Reply::Fault(fault),
+        None => Reply::Text("word ".repeat(100)),
+    })
+    .unwrap();
+    let cap = 400_000;
+    let ask_all = |at| {
+        let mut used = (0, 0, 0); // answers, failures, tokens
+        let config = Config { timeout: Duration::from_millis(200), ..config(&server, at, &key) };
+        let purse = Purse::open(&key.0.path().join("spending.jsonl")).unwrap();
+        let mut model = Metered::new(live(config), purse, night(cap), spender("run", "tag"), None).unwrap();
+        loop {
+            match model.ask(&call("system", &user("question"))) {
+                Ok(answer) => used = (used.0 + 1, used.1, used.2 + answer.usage.tokens()),
+                Err(AskError::Cap(_)) => return used,
+                Err(_) => used.1 += 1,
+            }
+        }
+    };
+    let (answers, failures, tokens) = thread::scope(|scope| {
+        let clients: Vec<_> = PROVIDERS[..3].iter().map(|at| scope.spawn(|| ask_all(*at))).collect();
+        let all = clients.into_iter().map(|client| client.join().unwrap());
+        all.fold((0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2))
+    });
+    let spent = Purse::open(&key.0.path().join("spending.jsonl")).unwrap().spent("run").unwrap();
+    assert!(answers > 100 && failures > 50, "{answers} answers, {failures} failures");
+    assert_eq!(spent.calls, answers + failures);
+    assert!(tokens <= spent.tokens && spent.tokens <= cap, "{tokens} of {spent:?}");
+    assert!(spent.tokens + 4_100 > cap, "room for another call is left: {spent:?}");
 }
 
 #[test]
