@@ -1,8 +1,9 @@
 //! Asks a language model, whoever provides it, and keeps account of what that costs.
 //!
 //! [`Model`] is the one question-and-answer seam. Behind it stand [`Live`] (a provider) and [`Recorded`]
-//! (answers of an earlier night) and, around any of them, [`Metered`] (spending caps) and [`Recording`] (a line a call). The interface
-//! blocks. An answer is untrusted text: it is bounded in size and never interpreted here.
+//! (answers of an earlier night) and, around any of them, [`Metered`] (spending caps) and [`Recording`] (a
+//! line a call). The interface blocks. An answer is untrusted text: it is bounded in size and never
+//! interpreted here.
 
 mod attempt;
 mod call;
