@@ -48,7 +48,7 @@ impl<M: Model> Model for Metered<M> {
             Amount { tokens: input + output, usd: self.price.map(|price| price.worst(input, output)) };
         let ticket = self.purse.reserve(&self.caps, worst, &self.spender)?;
         let mut outcome = self.model.ask(call);
-        let mut actual = Amount { tokens: 0, usd: Some(0.0) };
+        let mut actual = Amount::default();
         if let Ok(answer) = &mut outcome {
             let usage = &mut answer.usage;
             usage.usd = usage.usd.or_else(|| self.price.map(|price| price.of(usage)));

@@ -17,13 +17,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::AskError;
 
-/// What a call may consume or did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What a call may consume or did; nothing by default.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Amount {
     /// Input and output together.
     pub tokens: u64,
     /// US dollars; `None` where the price is not known.
     pub usd: Option<f64>,
+}
+
+impl Default for Amount {
+    fn default() -> Self {
+        Self { tokens: 0, usd: Some(0.0) }
+    }
 }
 
 /// What may be spent in one span of time; `None` is without limit.

@@ -169,7 +169,7 @@ fn a_night_through_the_server_stays_below_its_cap_in_tokens_and_in_money() {
     for caps in [night(20_000), Caps { night: Cap { tokens: None, usd: Some(0.2) }, day: Cap::default() }] {
         fs::remove_file(key.0.path().join("spending.jsonl")).ok();
         let mut model = metered(&server, &key, caps, 0);
-        let mut used = Amount { tokens: 0, usd: Some(0.0) };
+        let mut used = Amount::default();
         let cap = loop {
             match model.ask(&call("system", &user(&text))) {
                 Ok(answer) => {

@@ -62,7 +62,7 @@ pub(crate) fn error(error: AskError) -> Error {
     let text = error.to_string();
     match error {
         AskError::Key { .. } | AskError::Model(_) => Error::environment(text),
-        AskError::Cap(_) | AskError::Rejected(_) => Error::usage(text),
+        AskError::Cap(_) | AskError::Rejected(_) | AskError::Setup(_) => Error::usage(text),
         _ => Error::internal(text),
     }
 }
