@@ -42,6 +42,12 @@ impl Curve {
         Self::new(table.records().take(MOST_STEPS).map(point).collect::<Option<_>>()?)
     }
 
+    /// The smoothed curve at equal distances: (tokens so far, loss), its end included.
+    pub fn along(&self, points: usize) -> Vec<(f64, f64)> {
+        let part = self.tokens() / points as f64;
+        (1..=points).map(|point| point as f64 * part).map(|tokens| (tokens, self.at(tokens))).collect()
+    }
+
     /// Tokens in all.
     fn tokens(&self) -> f64 {
         self.points.last().map_or(0.0, |point| point.0)

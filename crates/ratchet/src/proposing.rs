@@ -15,7 +15,7 @@ use crate::{
         Candidate, FREE_IN_WORKTREE, Refusal, admissible, class_of, message, source_of, write_edits,
     },
     commands::{Place, binaries},
-    config::Task,
+    config::{FILE, Task},
     error::{Doing, Error, Result},
     exec::StopFlag,
     git::{Files, Oid, Repo, Worktree},
@@ -114,10 +114,12 @@ impl Desk<'_> {
         let version = self.keep_program(&program)?;
         let start = self.start();
         let files = self.source_files(self.start_commit()?)?;
+        let pages = self.pages()?;
         let demand = Demand::default();
         let brief = Brief {
             program: &program,
             files: &files,
+            pages: &pages,
             profile: self.setting.profile.map(|profile| profile.name()),
             metric: &self.task.metric,
             trials: self.history.trials(),
@@ -245,6 +247,27 @@ impl Desk<'_> {
             Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
         };
         Ok(files.into_iter().filter_map(text).collect())
+    }
+
+    /// The pages that proposers are shown besides. Exit code 2 for one that the champion does not hold as text.
+    fn pages(&self) -> Result<Vec<SourceFile>> {
+        let names = &self.task.proposer.pages;
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let files = self.repo.files(self.champion)?;
+        let read = |name: &String| {
+            let entry = files.get(Path::new(name)).copied();
+            let bytes = entry.map(|entry| self.repo.blob(entry)).transpose()?;
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+            let missing = || {
+                Error::usage(format!("[proposer] pages: {name} is no text file of the champion's commit"))
+                    .at(FILE)
+                    .hint("commit it before the tag begins, or take it out of `pages`")
+            };
+            Ok(SourceFile { path: name.clone(), text: text.ok_or_else(missing)? })
+        };
+        names.iter().map(read).collect()
     }
 
     /// The human's brief; empty where there is none. Exit code 2 for what cannot be read.

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod context;
 pub mod knobs;
+pub mod llm;
 
 use std::{path::Path, time::Duration};
 
@@ -34,6 +35,8 @@ pub struct Brief<'a> {
     pub program: &'a str,
     /// The editable files to start from that are UTF-8, sorted by path.
     pub files: &'a [SourceFile],
+    /// Files of the start that are shown besides, as `[proposer] pages` names them.
+    pub pages: &'a [SourceFile],
     /// The profile in use; `None` for a task without profiles.
     pub profile: Option<&'a str>,
     /// What is measured, and which way is better.

@@ -60,6 +60,7 @@ impl<'a> Night<'a> {
             start: Start::Champion,
             demand: &DEMAND,
             running: None,
+            pages: &[],
             in_vain: &[],
             records: Path::new("/nowhere"),
             best: self.standing.as_ref().map(|(index, _)| &self.trials[*index]),

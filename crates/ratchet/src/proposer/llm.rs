@@ -1,0 +1,101 @@
+//! A language model as a proposer: one that plans and edits, or a team of roles.
+//!
+//! The rooms keep apart who may know what. [`writers`] make proposals, and lessons are private to them.
+//! [`reviewer`] judges one before any time is spent on it, and is given a diff and the human's brief, as a type
+//! that holds nothing else: no code outside `writers` can name a lesson, so no judgment can rest on one.
+//!
+//! Nothing is kept between proposals but files in the tag's folder: with lookahead each is made in a process of
+//! its own.
+
+mod asker;
+mod edits;
+mod reviewer;
+mod writers;
+
+use std::path::PathBuf;
+
+use ::llm::{AskError, Model};
+
+use self::{
+    asker::Asker,
+    reviewer::{Submission, review},
+    writers::{Writers, drafted, repaired},
+};
+use super::{Brief, Proposal, ProposeError, Proposer, context::Context};
+use crate::{
+    config::{Editable, Llm, Roles},
+    runlog::plain,
+};
+
+/// What holds for every role.
+const POLICY: &str = include_str!("llm/policy.md");
+
+/// The proposer `llm`.
+pub struct Author {
+    settings: Llm,
+    editable: Editable,
+    model: Box<dyn Model>,
+    memory: PathBuf,
+}
+
+impl Author {
+    /// `model` is asked, within its caps; `memory` is the tag's folder, where `lessons.md` is.
+    pub fn new(settings: Llm, editable: Editable, model: Box<dyn Model>, memory: PathBuf) -> Self {
+        Self { settings, editable, model, memory }
+    }
+}
+
+impl Proposer for Author {
+    fn name(&self) -> &str {
+        "llm"
+    }
+
+    /// A draft that the team's reviewer lets pass; for a repair, the failed edit mended, which is not reviewed
+    /// again: its idea has passed, and the tools' message is nothing a reviewer is to see.
+    fn propose(&mut self, brief: &Brief<'_>) -> Result<Proposal, ProposeError> {
+        let context = Context::new(brief, self.settings.context_tokens).map_err(ProposeError::Unusable)?;
+        let mut asker = Asker::new(self.model.as_mut(), self.settings.max_output_tokens);
+        let team = self.settings.roles == Roles::Team;
+        let writers = Writers {
+            brief,
+            context: &context,
+            editable: &self.editable,
+            memory: &self.memory,
+            whole_files: self.settings.whole_files,
+            team,
+        };
+        let draft = match brief.repair {
+            Some(repair) => repaired(&writers, &mut asker, repair)?,
+            None => drafted(&writers, &mut asker)?,
+        };
+        if team && brief.repair.is_none() {
+            let submission = Submission { diff: &draft.diff, program: brief.program };
+            let room = self.settings.context_tokens;
+            if let Some(reason) = review(&mut asker, &submission, room).map_err(refused)? {
+                return Err(ProposeError::Vetoed { description: draft.proposal.description, reason });
+            }
+        }
+        Ok(Proposal { usage: asker.usage(), ..draft.proposal })
+    }
+}
+
+/// A call without an answer, as the driver sees it.
+fn refused(error: AskError) -> ProposeError {
+    let text = plain(&error.to_string(), 300);
+    match error {
+        AskError::Down(_) => ProposeError::Failed(text),
+        AskError::Key { .. } => ProposeError::Unusable(format!(
+            "{text}; set the variable, or name another with key_variable or key_file in [proposer.llm]"
+        )),
+        AskError::Model(_) => ProposeError::Unusable(format!(
+            "{text}; name one that the provider has as model in [proposer.llm]"
+        )),
+        AskError::Record(_) => ProposeError::Unusable(text),
+        AskError::Cap(_) => ProposeError::Capped(text),
+        AskError::Rejected(_) | AskError::TooLarge | AskError::Malformed(_) => ProposeError::Declined(text),
+        AskError::Stopped => ProposeError::Stopped,
+    }
+}
+
+#[cfg(test)]
+mod tests;
