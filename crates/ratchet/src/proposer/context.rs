@@ -128,8 +128,14 @@ pub fn quoted(text: &str, room: usize) -> String {
 /// Untrusted text as one line of at most so many bytes.
 pub fn line(text: &str, bytes: usize) -> String {
     let mut line = plain(text, bytes);
-    line.truncate(line.floor_char_boundary(bytes));
+    line.truncate(start(&line, bytes).len());
     line
+}
+
+/// The beginning of a text, of at most so many bytes.
+pub fn start(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 fn rules(brief: &Brief<'_>) -> String {
@@ -269,8 +275,11 @@ fn demand(brief: &Brief<'_>) -> String {
     let demand = brief.demand;
     let mut text = String::new();
     if let Some(hint) = &demand.hint {
-        let hint = &hint[..hint.floor_char_boundary(HINT)];
-        let _ = write!(text, "The human who steers this has an idea. Take it up now:\n\n{}\n\n", hint.trim());
+        let _ = write!(
+            text,
+            "The human who steers this has an idea. Take it up now:\n\n{}\n\n",
+            start(hint.trim(), HINT)
+        );
     }
     if !demand.unlike.is_empty() {
         let tried: Vec<String> = demand.unlike.iter().take(20).map(|category| line(category, 40)).collect();

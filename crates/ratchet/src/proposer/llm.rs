@@ -21,7 +21,7 @@ use self::{
     reviewer::{Submission, review},
     writers::{Writers, drafted, repaired},
 };
-use super::{Brief, Proposal, ProposeError, Proposer, context::Context};
+use super::{Brief, Proposal, ProposeError, Proposer, Usage, context::Context};
 use crate::{
     config::{Editable, Llm, Roles},
     runlog::plain,
@@ -36,12 +36,13 @@ pub struct Author {
     editable: Editable,
     model: Box<dyn Model>,
     memory: PathBuf,
+    spent: Usage,
 }
 
 impl Author {
     /// `model` is asked, within its caps; `memory` is the tag's folder, where `lessons.md` is.
     pub fn new(settings: Llm, editable: Editable, model: Box<dyn Model>, memory: PathBuf) -> Self {
-        Self { settings, editable, model, memory }
+        Self { settings, editable, model, memory, spent: Usage::default() }
     }
 }
 
@@ -50,33 +51,46 @@ impl Proposer for Author {
         "llm"
     }
 
-    /// A draft that the team's reviewer lets pass; for a repair, the failed edit mended, which is not reviewed
-    /// again: its idea has passed, and the tools' message is nothing a reviewer is to see.
     fn propose(&mut self, brief: &Brief<'_>) -> Result<Proposal, ProposeError> {
         let context = Context::new(brief, self.settings.context_tokens).map_err(ProposeError::Unusable)?;
         let mut asker = Asker::new(self.model.as_mut(), self.settings.max_output_tokens);
-        let team = self.settings.roles == Roles::Team;
         let writers = Writers {
             brief,
             context: &context,
             editable: &self.editable,
             memory: &self.memory,
             whole_files: self.settings.whole_files,
-            team,
+            team: self.settings.roles == Roles::Team,
         };
-        let draft = match brief.repair {
-            Some(repair) => repaired(&writers, &mut asker, repair)?,
-            None => drafted(&writers, &mut asker)?,
-        };
-        if team && brief.repair.is_none() {
-            let submission = Submission { diff: &draft.diff, program: brief.program };
-            let room = self.settings.context_tokens;
-            if let Some(reason) = review(&mut asker, &submission, room).map_err(refused)? {
-                return Err(ProposeError::Vetoed { description: draft.proposal.description, reason });
-            }
-        }
-        Ok(Proposal { usage: asker.usage(), ..draft.proposal })
+        let proposal = proposal(&writers, &mut asker, self.settings.context_tokens);
+        let usage = asker.usage();
+        self.spent += usage;
+        Ok(Proposal { usage: Some(usage), ..proposal? })
     }
+
+    fn take_spent(&mut self) -> Usage {
+        std::mem::take(&mut self.spent)
+    }
+}
+
+/// A draft that the team's reviewer lets pass; for a repair, the failed edit mended, which is not reviewed again:
+/// its idea has passed, and what the tools said is nothing for a reviewer.
+fn proposal(
+    writers: &Writers<'_>,
+    asker: &mut Asker<'_>,
+    context_tokens: u32,
+) -> Result<Proposal, ProposeError> {
+    if let Some(repair) = writers.brief.repair {
+        return Ok(repaired(writers, asker, repair)?.proposal);
+    }
+    let draft = drafted(writers, asker)?;
+    if writers.team {
+        let submission = Submission { diff: &draft.diff, program: writers.brief.program };
+        if let Some(reason) = review(asker, &submission, context_tokens).map_err(refused)? {
+            return Err(ProposeError::Vetoed { description: draft.proposal.description, reason });
+        }
+    }
+    Ok(draft.proposal)
 }
 
 /// A call without an answer, as the driver sees it.
@@ -90,7 +104,7 @@ fn refused(error: AskError) -> ProposeError {
         AskError::Model(_) => ProposeError::Unusable(format!(
             "{text}; name one that the provider has as model in [proposer.llm]"
         )),
-        AskError::Record(_) => ProposeError::Unusable(text),
+        AskError::Setup(_) | AskError::Record(_) => ProposeError::Unusable(text),
         AskError::Cap(_) => ProposeError::Capped(text),
         AskError::Rejected(_) | AskError::TooLarge | AskError::Malformed(_) => ProposeError::Declined(text),
         AskError::Stopped => ProposeError::Stopped,

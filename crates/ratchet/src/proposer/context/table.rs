@@ -10,6 +10,7 @@ use super::line;
 use crate::{
     config::{Goal, Metric},
     journal::{Status, TrialRecord},
+    novelty::category_of,
     proposer::Proposal,
 };
 
@@ -123,10 +124,7 @@ fn cell(text: &str) -> String {
 fn groups(trials: &[&TrialRecord], older: Older, goal: Goal) -> String {
     let mut groups: BTreeMap<String, Vec<&TrialRecord>> = BTreeMap::new();
     for trial in trials {
-        let category = match line(&trial.proposal.category, 40) {
-            category if category.is_empty() => "other".to_owned(),
-            category => category,
-        };
+        let category = category_of(trial).unwrap_or_else(|| line(&trial.proposer, 40));
         let key = match (older, touched(&trial.proposal)) {
             (Older::Together, _) => "all".to_owned(),
             (Older::Words(_) | Older::Knobs, Some(touched)) => format!("{category}, {touched}"),

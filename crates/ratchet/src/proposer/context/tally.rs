@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt::Write};
 use super::line;
 use crate::{
     config::Goal,
-    journal::{Status, TrialRecord},
+    journal::TrialRecord,
+    novelty::{Novelty, Tally},
 };
 
 /// Categories shown, those with most trials.
@@ -27,7 +28,7 @@ struct Calibration {
 
 /// Both as text; empty without trials that say anything.
 pub(super) fn tally(trials: &[TrialRecord], goal: Goal) -> String {
-    let text = format!("{}{}", calibrations(trials, goal), categories(trials));
+    let text = format!("{}{}", calibrations(trials, goal), kinds(trials));
     if text.is_empty() { text } else { format!("# What the past says\n\n{text}\n") }
 }
 
@@ -62,22 +63,16 @@ fn calibrations(trials: &[TrialRecord], goal: Goal) -> String {
     text
 }
 
-fn categories(trials: &[TrialRecord]) -> String {
-    let mut counts: BTreeMap<String, [u32; 2]> = BTreeMap::new();
-    for trial in trials.iter().filter(|trial| trial.parent.is_some()) {
-        let category = line(&trial.proposal.category, 40);
-        if !category.is_empty() {
-            let [tried, kept] = counts.entry(category).or_default();
-            *tried += 1;
-            *kept += u32::from(trial.status == Status::Keep);
-        }
-    }
-    let shown: Vec<String> = most(counts, |[tried, _]| *tried)
-        .iter()
-        .take(CATEGORIES)
-        .map(|(category, [tried, kept])| format!("{category} {kept} of {tried}"))
-        .collect();
-    if shown.is_empty() { String::new() } else { format!("Kept by category: {}.\n", shown.join(", ")) }
+fn kinds(trials: &[TrialRecord]) -> String {
+    let novelty = Novelty::of(trials);
+    let kept = |name: &str, tally: &Tally| format!("{name} {} of {}", tally.kept, tally.tried);
+    let categories = novelty.categories.iter().take(CATEGORIES).map(|(name, tally)| kept(name, tally));
+    let classes = novelty.classes.iter().map(|(class, tally)| kept(class.as_str(), tally));
+    let line = |what: &str, counts: Vec<String>| match counts.is_empty() {
+        true => String::new(),
+        false => format!("Kept by {what}: {}.\n", counts.join(", ")),
+    };
+    line("category", categories.collect()) + &line("how deep the edit goes", classes.collect())
 }
 
 /// The largest first; by name among equals.

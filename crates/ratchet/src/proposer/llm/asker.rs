@@ -10,17 +10,17 @@ use crate::proposer::Usage;
 pub(super) struct Asker<'m> {
     model: &'m mut dyn Model,
     max_output_tokens: u32,
-    used: Option<::llm::Usage>,
+    used: Usage,
 }
 
 impl<'m> Asker<'m> {
     pub(super) fn new(model: &'m mut dyn Model, max_output_tokens: u32) -> Self {
-        Self { model, max_output_tokens, used: None }
+        Self { model, max_output_tokens, used: Usage::default() }
     }
 
-    /// Tokens and money of all calls answered; `None` before the first.
-    pub(super) fn usage(&self) -> Option<Usage> {
-        self.used.map(|used| Usage { tokens: used.tokens(), usd: used.usd })
+    /// Tokens and money of all calls that were answered.
+    pub(super) fn usage(&self) -> Usage {
+        self.used
     }
 
     /// Says `text` and gives the answer, which ends `turns` then.
@@ -56,6 +56,6 @@ impl<'m> Asker<'m> {
 
     fn heard(&mut self, turns: &mut Vec<Turn>, answer: &Answer) {
         turns.push(Turn::Assistant(answer.text.clone()));
-        self.used = Some(self.used.map_or(answer.usage, |used| used.plus(answer.usage)));
+        self.used += Usage { tokens: answer.usage.tokens(), usd: answer.usage.usd };
     }
 }

@@ -17,7 +17,10 @@ use similar::TextDiff;
 
 pub(super) use self::parse::{Form, parse};
 use self::place::{Miss, place};
-use crate::{config::Editable, runlog::plain};
+use crate::{
+    config::Editable,
+    proposer::context::{line, start},
+};
 
 /// Files by path.
 pub(super) type Files = BTreeMap<String, String>;
@@ -83,7 +86,7 @@ impl Failure {
 /// For the model, which is to mend it.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = plain(self.path.as_deref().unwrap_or("(no path)"), 120);
+        let path = line(self.path.as_deref().unwrap_or("(no path)"), 120);
         match &self.why {
             Why::Malformed(what) => write!(f, "{path}: {what}"),
             Why::NotEditable => write!(f, "{path}: not editable; the edit of it is dropped"),
@@ -149,7 +152,7 @@ pub(super) fn diff(before: &Files, after: &Files) -> String {
 pub(super) fn head(text: &str, most: usize) -> String {
     match text.len() <= most {
         true => text.to_owned(),
-        false => format!("{}\n[… cut]\n", &text[..text.floor_char_boundary(most)]),
+        false => format!("{}\n[… cut]\n", start(text, most)),
     }
 }
 

@@ -33,7 +33,7 @@ impl Model for Script {
     }
 }
 
-const PLAN: &str = r#"{"hypothesis": "h", "plan": "p", "description": "x 10 → 11", "category": "Constant", "expected_delta": -0.5}"#;
+const PLAN: &str = r#"{"hypothesis": "h", "plan": "p", "description": "x 10 → 11", "category": "constant", "expected_delta": -0.5}"#;
 const EDIT: &str = "cand/x.txt\n<<<<<<< SEARCH\n10\n=======\n11\n>>>>>>> REPLACE\n";
 const ANALYSIS: &str = r#"{"limit": "the analyst's word", "failures": "f", "open": "o"}"#;
 const PASS: &str = r#"{"reason": "fine", "veto": false}"#;
@@ -64,7 +64,7 @@ impl Night {
         let mut author =
             Author::new(self.settings.clone(), allowed, Box::new(model), self.memory.path().to_owned());
         let proposal = with_brief(repair, self.worktree.path(), |brief| author.propose(brief));
-        drop(author);
+        assert_eq!(author.take_spent().tokens % 110, 0);
         (proposal, heard.take())
     }
 

@@ -29,7 +29,7 @@ impl Plan {
         Proposal {
             description: line(&self.description, 160),
             hypothesis: line(&self.hypothesis, 600),
-            category: line(&self.category, 40).to_lowercase(),
+            category: line(&self.category, 40),
             expected_delta: Some(self.expected_delta),
             ..Proposal::default()
         }
