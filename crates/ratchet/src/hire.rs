@@ -1,15 +1,18 @@
 //! Who proposes: the proposers that a task names, made ready for work.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use ::llm::{Config, KeySource, Live, Metered, Model, Price, Prices, Provider, Recording};
 
 use crate::{
-    account::Paid,
+    account::{Paid, error},
     commands::mark,
-    config::{Agent, Preset, ProposerKind},
+    config::{Agent, FILE, Llm, Preset, ProposerKind},
     error::{Doing, Error, Result},
-    proposer::{Proposer, agent::AgentProposer, knobs::Knobs},
+    proposer::{Proposer, agent::AgentProposer, knobs::Knobs, llm::Author},
     proposing::Desk,
-    reach::{self, confined},
+    reach::{self, at_home, confined},
+    secrets::secrets,
 };
 
 /// Files that a proposer leaves, which belong to the trial that comes of them.
@@ -22,7 +25,12 @@ impl Desk<'_> {
     pub(crate) fn hire(&self, kind: ProposerKind, capped: bool) -> Result<Box<dyn Proposer>> {
         Ok(match kind {
             ProposerKind::Knobs => Box::new(Knobs),
-            ProposerKind::Llm => return Err(Error::usage("the llm proposer is not wired yet")),
+            ProposerKind::Llm => {
+                let missing = || Error::usage("the llm proposer needs [proposer.llm]").at(FILE);
+                let settings = self.task.proposer.llm.as_ref().ok_or_else(missing)?;
+                let (editable, memory) = (self.task.editable().clone(), self.dir.path().to_owned());
+                Box::new(Author::new(settings.clone(), editable, self.model(settings)?, memory))
+            }
             ProposerKind::Agent => {
                 let usual = Agent::of(Preset::Claude);
                 let agent = self.task.proposer.agent.as_ref().unwrap_or(&usual);
@@ -38,6 +46,37 @@ impl Desk<'_> {
                 Box::new(Paid::new(proposer, self)?)
             }
         })
+    }
+}
+
+impl Desk<'_> {
+    /// The model of `[proposer.llm]`: held to the caps, each call written down in the scratch folder.
+    fn model(&self, settings: &Llm) -> Result<Box<dyn Model>> {
+        let key = match (&settings.key_file, &settings.key_variable) {
+            (Some(file), _) => KeySource::File(at_home(file)),
+            (None, Some(variable)) => KeySource::Variable(variable.clone()),
+            (None, None) => KeySource::Provider,
+        };
+        let config = Config {
+            provider: settings.provider,
+            model: settings.model.clone(),
+            base_url: settings.base_url.clone(),
+            key,
+            timeout: Duration::from_secs(settings.timeout_s),
+            retries: settings.retries,
+            stream: settings.stream,
+        };
+        let price = match (settings.provider, &self.task.proposer.prices) {
+            (Provider::Ollama, _) => Some(Price::FREE),
+            (_, Some(file)) => Prices::with_file(&at_home(file)).map_err(error)?.of(&settings.model),
+            (_, None) => Prices::bundled().map_err(error)?.of(&settings.model),
+        };
+        let stop = self.stop.clone();
+        let live = Live::new(config, Arc::new(move || stop.is_set())).map_err(error)?;
+        let metered = Metered::new(live, self.state.purse()?, self.caps(), self.spender(), price);
+        fs::create_dir_all(&self.scratch).doing("create", &self.scratch)?;
+        let redact = |text: &str| secrets().redact(text).into_owned();
+        Ok(Box::new(Recording::new(metered.map_err(error)?, self.scratch.join("calls.jsonl"), redact)))
     }
 }
 
