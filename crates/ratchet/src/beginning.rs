@@ -11,6 +11,7 @@ use crate::{
     fingerprint,
     git::{ChangeKind, Oid, Repo, short},
     journal::{Event, Init, Journal},
+    night::Playback,
     progress::{Observer, Progress},
     session::Asked,
     setting::Setting,
@@ -68,7 +69,13 @@ fn present(
     let files = repo.files(base)?;
     let tracked: Vec<PathBuf> = files.keys().cloned().collect();
     task.check_files(state.root(), &tracked)?;
-    let setting = Setting::choose(task, asked.profile, fixed, observer)?;
+    let setting = match asked.night.as_deref().map(Playback::read).transpose()? {
+        Some(night) => {
+            night.check(task, repo, base)?;
+            Setting::recorded(&night, fixed)?
+        }
+        None => Setting::choose(task, asked.profile, fixed, observer)?,
+    };
     Ok(Init {
         tag: tag.to_string(),
         base: base.to_string(),

@@ -9,6 +9,7 @@ use crate::{
     commands::mark,
     config::{Agent, FILE, Llm, Preset, ProposerKind},
     error::{Doing, Error, Result},
+    git::remove,
     proposer::{Proposer, agent::AgentProposer, knobs::Knobs, llm::Author},
     proposing::Desk,
     reach::{self, at_home, confined},
@@ -80,10 +81,16 @@ impl Desk<'_> {
     }
 }
 
-/// Moves what a proposer left in `scratch` to the trial that came of it.
+/// Removes what an earlier proposal left in `scratch`, of which nothing came that anybody would want to see.
+pub(crate) fn clear_scratch(scratch: &Path) -> Result<()> {
+    LEFT.iter().map(|name| scratch.join(name)).filter(|path| path.exists()).try_for_each(|path| remove(&path))
+}
+
+/// Moves what a proposer left in `scratch` to the folder of what came of it.
 pub(crate) fn take_scratch(scratch: &Path, trial: &Path) -> Result<()> {
     for name in LEFT {
         if scratch.join(name).exists() {
+            fs::create_dir_all(trial).doing("create", trial)?;
             move_numbered(&scratch.join(name), trial, name)?;
         }
     }

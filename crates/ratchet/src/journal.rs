@@ -313,9 +313,29 @@ pub fn read(path: &Path) -> Result<History> {
     replay(&text, path).map(|(history, _)| history)
 }
 
+/// Reads what a journal holds, event by event, changing nothing.
+pub fn events(path: &Path) -> Result<Vec<Event>> {
+    let mut text = Vec::new();
+    plain_file::open(path)
+        .and_then(|mut file| file.read_to_end(&mut text))
+        .doing("read the journal", path)?;
+    parse(&text, path).map(|(events, _)| events)
+}
+
 /// The history, and the length of the whole lines.
 fn replay(text: &[u8], path: &Path) -> Result<(History, usize)> {
+    let (events, whole) = parse(text, path)?;
     let mut history = History::default();
+    events.into_iter().for_each(|event| history.apply(event));
+    if history.init().is_none() {
+        return Err(Error::internal("the journal has no beginning").at(path).hint("start afresh with --tag"));
+    }
+    Ok((history, whole))
+}
+
+/// The events, and the length of the whole lines.
+fn parse(text: &[u8], path: &Path) -> Result<(Vec<Event>, usize)> {
+    let mut events = Vec::new();
     let mut whole = 0;
     for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         if !line.ends_with(b"\n") {
@@ -335,13 +355,10 @@ fn replay(text: &[u8], path: &Path) -> Result<(History, usize)> {
             ))
             .at(path));
         }
-        history.apply(serde_json::from_slice::<Line>(line).map_err(damaged)?.event);
+        events.push(serde_json::from_slice::<Line>(line).map_err(damaged)?.event);
         whole += line.len();
     }
-    if history.init().is_none() {
-        return Err(Error::internal("the journal has no beginning").at(path).hint("start afresh with --tag"));
-    }
-    Ok((history, whole))
+    Ok((events, whole))
 }
 
 #[derive(Deserialize)]

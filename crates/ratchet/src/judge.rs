@@ -49,7 +49,7 @@ impl Session {
                 let bin = self.dir.trial(open.trial).join("bin");
                 self.worktree.restore(open.candidate.commit, &open.files)?;
                 let place = self.place(dir, Some(bin), run);
-                let ran = self.run_at(place.clone(), &mut open, observer)?;
+                let ran = self.run_at(place.clone(), run, &mut open, observer)?;
                 place.discard()?;
                 match ran {
                     Ok(measured) => score.runs.push(measured.value),
@@ -77,6 +77,9 @@ impl Session {
 
     /// What the choice of exam rows leaves open between a trial and the champion, from the first run of each.
     fn sampling_error(&self, trial: u64) -> Result<f64> {
+        if let Some(night) = &self.night {
+            return Ok(night.sampling(trial));
+        }
         let Some(champion) = self.history().champion().filter(|_| self.task.score.exam) else {
             return Ok(0.0);
         };
@@ -145,6 +148,9 @@ impl Session {
         run: u32,
         observer: &mut dyn Observer,
     ) -> Result<Result<Measured, Failure>> {
+        if let Some(night) = &mut self.night {
+            return Ok(night.measured_again(record.trial, run));
+        }
         let commit = self.repo.parse(record.commit.as_deref().unwrap_or_default())?;
         let kept = self.dir.model(record.trial).join("bin");
         let bin = if kept.exists() { kept } else { dir.join("bin") };

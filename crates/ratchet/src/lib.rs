@@ -31,6 +31,7 @@ pub mod journal;
 pub mod judge;
 pub mod ledger;
 pub mod measure;
+pub mod night;
 pub mod noise;
 pub mod novelty;
 pub(crate) mod patience;

@@ -19,6 +19,7 @@ use crate::{
     error::{Doing, Error, Result},
     exec::StopFlag,
     git::{Files, Oid, Repo, Worktree},
+    hire::clear_scratch,
     history::History,
     plain_file,
     proposer::{
@@ -57,6 +58,14 @@ pub(crate) struct Ask {
     pub(crate) repair: Option<Repair>,
     /// The trial that runs meanwhile.
     pub(crate) running: Option<Running>,
+}
+
+/// Whose wish a candidate is, and under what it was made.
+pub(crate) struct Wish {
+    pub(crate) proposer: String,
+    pub(crate) may_carry: bool,
+    pub(crate) program: Option<String>,
+    pub(crate) demand: Demand,
 }
 
 /// Why there is no candidate.
@@ -110,6 +119,9 @@ impl Desk<'_> {
         proposer: &mut dyn Proposer,
         ask: &Ask,
     ) -> Result<Result<Candidate, NoCandidate>> {
+        if ask.repair.is_none() {
+            clear_scratch(&self.scratch)?;
+        }
         let program = self.program()?;
         let version = self.keep_program(&program)?;
         let start = self.start();
@@ -145,6 +157,13 @@ impl Desk<'_> {
             let reason = format!("refused: it checked out {}", self.tag.branch());
             return Ok(Err(NoCandidate::Nothing(Nothing::Refused, reason)));
         }
+        let wish = Wish { proposer: proposer.name().to_owned(), may_carry: true, program: version, demand };
+        self.candidate(proposal, wish)
+    }
+
+    /// A candidate of what stands in the worktree, with the proposal's edits.
+    pub(crate) fn candidate(&self, proposal: Proposal, wish: Wish) -> Result<Result<Candidate, NoCandidate>> {
+        let start = self.start();
         if let Err(refusal) = write_edits(self.worktree.path(), &proposal.edits, self.task.editable())? {
             return Ok(Err(refusal.into()));
         }
@@ -172,14 +191,14 @@ impl Desk<'_> {
             source,
             lines,
             parent: self.history.champion().map(|record| record.trial),
-            proposer: proposer.name().to_owned(),
+            proposer: wish.proposer,
             proposal,
-            may_carry: true,
+            may_carry: wish.may_carry,
             carries,
             excursion,
             class: class_of(self.repo, self.start_commit()?, commit, self.task.editable())?,
-            program: version,
-            demand,
+            program: wish.program,
+            demand: wish.demand,
         };
         Ok(self.checked(candidate)?.map_err(NoCandidate::from))
     }

@@ -1,6 +1,9 @@
 //! The overnight loop: propose, try, keep or reset, until a stop rule says so.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use crate::{
     ahead::{Draft, Folder},
@@ -56,7 +59,8 @@ pub struct Summary {
 /// How one turn of the loop went.
 enum Turn {
     Trial(Box<TrialRecord>),
-    None(NoCandidate),
+    /// Who was asked, why nothing came of it, and the folder of what was said.
+    None(String, NoCandidate, PathBuf),
     Stopped,
 }
 
@@ -94,6 +98,8 @@ impl Session {
         (self.payer.max_tokens, self.payer.max_usd) = (rules.max_tokens, rules.max_usd);
         let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
         let kind = kind.unwrap_or(self.task.proposer.kind);
+        // what is played back is asked of nobody
+        let kind = if self.night.is_some() { ProposerKind::Knobs } else { kind };
         self.check_sandbox(kind != ProposerKind::Knobs, observer)?;
         let mut named = self.desk().hire(kind, watch.has_cost_cap())?;
         let patience = Patience::new(named.name(), self.task.proposer.fallback);
@@ -169,8 +175,11 @@ impl Session {
                     continue;
                 }
             };
-            let name = if stands_in { Knobs.name() } else { shift.named.name() }.to_owned();
-            let why = match self.turn(shift, stands_in, observer)? {
+            let turn = match self.night.is_some() {
+                true => self.recorded_turn(observer)?,
+                false => self.turn(shift, stands_in, observer)?,
+            };
+            let (name, why, said) = match turn {
                 Turn::Stopped => return Ok(STOPPED.to_owned()),
                 Turn::Trial(record) => {
                     shift.watch.count_trial(record.status == Status::Keep, record.status == Status::Crash);
@@ -179,9 +188,9 @@ impl Session {
                     }
                     continue;
                 }
-                Turn::None(why) => why,
+                Turn::None(name, why, said) => (name, why, said),
             };
-            if let Some(reason) = self.without_candidate(shift, &name, stands_in, why, observer)? {
+            if let Some(reason) = self.without_candidate(shift, &name, stands_in, why, &said, observer)? {
                 return Ok(reason);
             }
         }
@@ -194,6 +203,7 @@ impl Session {
         name: &str,
         stands_in: bool,
         why: NoCandidate,
+        said: &Path,
         observer: &mut dyn Observer,
     ) -> Result<Option<String>> {
         let given_up = match why {
@@ -209,13 +219,13 @@ impl Session {
             }
             NoCandidate::Exhausted(reason) => format!("{name}: {reason}"),
             NoCandidate::Unusable(reason) => {
-                self.no_proposal(name, Nothing::Down, &reason, observer)?;
+                self.no_proposal(name, Nothing::Down, &reason, said, observer)?;
                 shift.patience.nothing(Nothing::Down, name, Instant::now());
                 return Ok(None);
             }
             NoCandidate::Nothing(kind, reason) => {
-                self.no_proposal(name, kind, &reason, observer)?;
-                if stands_in {
+                self.no_proposal(name, kind, &reason, said, observer)?;
+                if stands_in || self.night.is_some() {
                     return Ok(None);
                 }
                 match shift.patience.nothing(kind, name, Instant::now()) {
@@ -250,7 +260,7 @@ impl Session {
         };
         let (draft, scratch) = match made {
             Some(Ok(draft)) => (draft, ahead.scratch()),
-            Some(Err(why)) => return Ok(Turn::None(why)),
+            Some(Err(why)) => return Ok(Turn::None(proposer.name().to_owned(), why, ahead.scratch())),
             None => {
                 let base = self.desk().start_commit()?;
                 if base != self.champion() {
@@ -262,7 +272,7 @@ impl Session {
                     Ok(candidate) => (Draft { candidate, built: false, round: 0 }, self.desk().scratch),
                     Err(why) => {
                         self.restore()?;
-                        return Ok(Turn::None(why));
+                        return Ok(Turn::None(proposer.name().to_owned(), why, self.desk().scratch));
                     }
                 }
             }
@@ -314,6 +324,19 @@ impl Session {
         }
     }
 
+    /// The same from a recorded night.
+    fn recorded_turn(&mut self, observer: &mut dyn Observer) -> Result<Turn> {
+        let (name, candidate) = self.play()?;
+        let candidate = match candidate {
+            Ok(candidate) => candidate,
+            Err(why) => return Ok(Turn::None(name, why, self.desk().scratch)),
+        };
+        Ok(match self.run_trial(candidate, observer)? {
+            Done::Closed(record) => Turn::Trial(record),
+            Done::Stopped => Turn::Stopped,
+        })
+    }
+
     /// Hands a failed candidate back to its proposer.
     fn repair(
         &mut self,
@@ -346,8 +369,10 @@ impl Session {
         proposer: &str,
         kind: Nothing,
         reason: &str,
+        said: &Path,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        take_scratch(said, &self.dir.attempt(self.history().attempts()))?;
         observer.tell(Progress::NoProposal { reason });
         let (proposer, reason) = (proposer.to_owned(), reason.to_owned());
         self.journal.append(Event::NoProposal { proposer, reason, kind })

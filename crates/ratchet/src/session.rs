@@ -1,5 +1,7 @@
 //! One tag, opened for work under the lock: everything derived is made equal to the journal first.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 use prepare::profile::Profile;
 use sandbox::{Available, available};
@@ -17,7 +19,9 @@ use crate::{
     git::{Files, Of, Oid, Repo, Worktree},
     history::History,
     journal::{Event, Init, Journal},
-    ledger, plain_file,
+    ledger,
+    night::Playback,
+    plain_file,
     processes::kill_marked,
     progress::{Observer, Progress},
     proposer::{Demand, Proposal},
@@ -34,6 +38,8 @@ pub struct Asked {
     pub tag: Option<Tag>,
     /// `--profile`.
     pub profile: Option<Profile>,
+    /// A recorded night to play back into a tag of its own.
+    pub night: Option<PathBuf>,
 }
 
 /// A tag opened for work. The lock is held until this is dropped.
@@ -58,6 +64,8 @@ pub struct Session {
     pub stop: StopFlag,
     /// This invocation, as it stands in the account of what proposers spend.
     pub(crate) payer: Payer,
+    /// What is played back, in place of proposers and runs.
+    pub(crate) night: Option<Playback>,
     pub(crate) watcher: Watcher,
     champion: Oid,
     champion_files: Files,
@@ -144,7 +152,11 @@ impl Session {
             .cloned()
             .ok_or_else(|| Error::internal("the journal has no beginning"))?;
         check_contract(&task, &init)?;
-        let setting = Setting::choose(&task, asked.profile, Some(&init), observer)?;
+        let night = asked.night.as_deref().map(Playback::read).transpose()?;
+        let setting = match &night {
+            Some(night) => Setting::recorded(night, Some(&init))?,
+            None => Setting::choose(&task, asked.profile, Some(&init), observer)?,
+        };
         let left = kill_marked(&mark(state.root()).to_string_lossy());
         if left > 0 {
             observer.tell(Progress::Note(&format!("ended {left} processes that an earlier run left behind")));
@@ -189,6 +201,7 @@ impl Session {
             setting,
             stop,
             payer,
+            night,
             watcher: Watcher::default(),
             champion,
             champion_files,
@@ -203,6 +216,11 @@ impl Session {
     /// The history.
     pub fn history(&self) -> &History {
         self.journal.history()
+    }
+
+    /// The night that is played back.
+    pub fn night(&self) -> Option<&Playback> {
+        self.night.as_ref()
     }
 
     /// The champion's commit; the base before the baseline.
@@ -224,6 +242,9 @@ impl Session {
 
     /// Opens the data of the profile, preparing it when it is bundled.
     pub fn ensure_data(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        if self.night.is_some() {
+            return Ok(());
+        }
         self.setting.ensure_data(&self.task, &self.state, &self.stop, observer)
     }
 

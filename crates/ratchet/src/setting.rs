@@ -19,6 +19,8 @@ use crate::{
     cuda::{self, Card, Cuda},
     error::{Error, Result},
     exec::{self, End, Spec, StopFlag},
+    journal::Init,
+    night::Playback,
     processes::MARK,
     progress::{Observer, Phase, Progress, last_lines},
     runlog::{RunLog, tail_of},
@@ -62,7 +64,7 @@ impl Setting {
     pub fn choose(
         task: &Task,
         asked: Option<Profile>,
-        fixed: Option<&crate::journal::Init>,
+        fixed: Option<&Init>,
         observer: &mut dyn Observer,
     ) -> Result<Self> {
         let card = match cuda::look(task.compiles_for_the_gpu()) {
@@ -111,6 +113,17 @@ impl Setting {
             .hint("values of two devices are never compared: start another with --tag"));
         }
         Ok(Self { profile, device, longer: None, card, cache_root: None, data: None })
+    }
+
+    /// That of a recorded night. Exit code 2 for a tag that holds other values.
+    pub(crate) fn recorded(night: &Playback, fixed: Option<&Init>) -> Result<Self> {
+        let device = night.device();
+        if fixed.is_some_and(|init| init.device != device) {
+            return Err(Error::usage("a recorded night is played back into a tag of its own")
+                .hint("name a new one with --tag"));
+        }
+        let profile = night.profile().and_then(|name| name.parse().ok());
+        Ok(Self { profile, device, longer: None, card: None, cache_root: None, data: None })
     }
 
     /// The same for another process of the driver, which opens no data.

@@ -139,6 +139,7 @@ impl View {
             history: &self.history,
             profile: init.profile.as_deref().and_then(|name| name.parse().ok()),
             device: &init.device,
+            night: None,
         })
     }
 

@@ -14,6 +14,7 @@ use crate::{
     history::{self, History, mean},
     journal::TrialRecord,
     measure::Failure,
+    night::Playback,
     noise::{Noise, Replicates, Runs, Spread},
     progress::{Observer, Progress},
     session::Session,
@@ -90,7 +91,7 @@ impl Session {
     /// Writes down what this tag has measured.
     pub(crate) fn keep_spread(&self) -> Result<()> {
         let own = Spread::pooled(self.history().replicates().iter().filter_map(Replicates::alone));
-        if own.degrees == 0 {
+        if own.degrees == 0 || self.night.is_some() {
             return Ok(());
         }
         let known = self.known_noise();
@@ -108,6 +109,7 @@ impl Session {
             history: self.history(),
             profile: self.setting.profile,
             device: &self.setting.device,
+            night: self.night.as_ref(),
         }
     }
 
@@ -125,6 +127,8 @@ pub(crate) struct KnownNoise<'a> {
     pub(crate) history: &'a History,
     pub(crate) profile: Option<Profile>,
     pub(crate) device: &'a str,
+    /// A night that is played back, which knew what it knew.
+    pub(crate) night: Option<&'a Playback>,
 }
 
 impl KnownNoise<'_> {
@@ -153,12 +157,21 @@ impl KnownNoise<'_> {
     /// Replicates of this tag, and the sum of those of other tags.
     fn replicates(&self) -> Vec<Replicates> {
         let mut all = self.history.replicates();
-        let kept = self.kept().remove(&self.key()).unwrap_or_default();
-        let others = Spread::pooled(kept.into_iter().filter(|(tag, _)| tag != self.tag).map(|(_, s)| s));
-        if others.degrees > 0 {
+        let others = match self.night {
+            Some(night) => night.noise_of_other_tags(),
+            None => self.of_other_tags(),
+        };
+        if let Some(others) = others {
             all.push(Replicates::Known(others.sigma(), others.degrees.min(MOST_DEGREES)));
         }
         all
+    }
+
+    /// What other tags have measured together; `None` where that is nothing.
+    pub(crate) fn of_other_tags(&self) -> Option<Spread> {
+        let kept = self.kept().remove(&self.key()).unwrap_or_default();
+        let others = Spread::pooled(kept.into_iter().filter(|(tag, _)| tag != self.tag).map(|(_, s)| s));
+        (others.degrees > 0).then_some(others)
     }
 
     /// What is kept; nothing where the file is missing or damaged, since it can be measured again.

@@ -265,6 +265,11 @@ impl TagDir {
         self.dir.join("models").join(format!("{trial:04}"))
     }
 
+    /// The folder of the `n`th proposal that came to nothing, counted with the trials.
+    pub fn attempt(&self, n: u64) -> PathBuf {
+        self.dir.join("attempts").join(format!("{n:04}"))
+    }
+
     /// The folder of trial `n`.
     pub fn trial(&self, trial: u64) -> PathBuf {
         self.dir.join("trials").join(format!("{trial:04}"))

@@ -16,6 +16,7 @@ mod proposers;
 mod rates;
 mod readme;
 mod refusals;
+mod replay;
 mod replicates;
 mod repositories;
 mod run;

@@ -46,6 +46,16 @@ pub(crate) enum Command {
         /// Who proposes; else as ratchet.toml says
         #[arg(long, value_name = "KIND")]
         proposer: Option<Kind>,
+        /// Play a recorded night back, without keys or GPU, and hold every verdict against the recorded one
+        #[arg(long, value_name = "FILE", conflicts_with = "proposer")]
+        night: Option<PathBuf>,
+    },
+    /// Record a tag's night as one file: proposals, answers, runs, verdicts
+    Record {
+        /// Where to write it
+        file: PathBuf,
+        #[command(flatten)]
+        tag: TagArg,
     },
     /// Bring the working tree's editable files to the champion; edits are saved first
     Sync {
@@ -154,7 +164,7 @@ pub(crate) struct Place {
 
 impl From<Place> for Asked {
     fn from(place: Place) -> Self {
-        Self { tag: place.tag, profile: place.profile }
+        Self { tag: place.tag, profile: place.profile, night: None }
     }
 }
 

@@ -21,6 +21,7 @@ use ratchet::{
     exec::StopFlag,
     history::History,
     journal::TrialRecord,
+    night,
     session::{Asked, Session},
     show::{View, short},
     state::{State, Tag},
@@ -69,19 +70,26 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
     match command {
         Command::Init { place } => init(root, &place.into()),
         Command::Try { message, place, json } => attempt(root, &message, &place.into(), json),
-        Command::Run { place, stop, proposer } => {
-            let (mut session, mut screen) = open(root, &place.into(), New::Created)?;
+        Command::Run { place, stop, proposer, night } => {
+            let asked = Asked { night, ..place.into() };
+            let (mut session, mut screen) = open(root, &asked, New::Created)?;
             let result = session.run(stop.into(), proposer.map(Into::into), &mut screen);
             screen.clear();
             let ended = result?;
             screen.line(&format!("ended: {}", ended.reason));
-            print(&summary(&ended, &session.task.metric.name, session.tag.as_str()))
+            print(&summary(&ended, &session.task.metric.name, session.tag.as_str()))?;
+            played(&session)
         }
-        Command::Sync { tag } => sync(root, Asked { tag: tag.tag, profile: None }),
-        Command::Rerun { trial, tag } => rerun(root, trial, Asked { tag: tag.tag, profile: None }),
+        Command::Record { file, tag } => {
+            let trials = night::record(root, tag.tag, &file)?;
+            print(&format!("{trials} trials recorded: {}\n", file.display()))
+        }
+        Command::Sync { tag } => sync(root, Asked { tag: tag.tag, ..Asked::default() }),
+        Command::Rerun { trial, tag } => rerun(root, trial, Asked { tag: tag.tag, ..Asked::default() }),
         Command::Noise { runs, place } => noise(root, runs, &place.into()),
         Command::Audit { tag } => {
-            let (mut session, mut screen) = open(root, &Asked { tag: tag.tag, profile: None }, New::Refused)?;
+            let (mut session, mut screen) =
+                open(root, &Asked { tag: tag.tag, ..Asked::default() }, New::Refused)?;
             let audit = session.audit(&mut screen);
             screen.clear();
             match audit? {
@@ -144,6 +152,17 @@ fn open(root: &Path, asked: &Asked, new: New) -> Result<(Session, Screen)> {
     let mut screen = Screen::new(&Task::read(root)?.metric.name);
     let session = Session::open(root, asked, new, stop_flag()?, &mut screen)?;
     Ok((session, screen))
+}
+
+/// Whether a night that was played back went as it was recorded.
+fn played(session: &Session) -> Result<ExitCode> {
+    let Some(night) = session.night() else { return Ok(ExitCode::SUCCESS) };
+    match night.differences() {
+        [] => print(&format!("{} recorded trials, every verdict the same\n", night.trials())),
+        [first, rest @ ..] => {
+            Err(Error::internal(format!("{first}, and {} more differences", rest.len())).into())
+        }
+    }
 }
 
 fn init(root: &Path, asked: &Asked) -> Result<ExitCode> {
@@ -264,7 +283,7 @@ fn noise(root: &Path, runs: u32, asked: &Asked) -> Result<ExitCode> {
 }
 
 fn transfer(root: &Path, longer: &Longer, tag: Option<Tag>, json: bool) -> Result<ExitCode> {
-    let (mut session, mut screen) = open(root, &Asked { tag, profile: None }, New::Refused)?;
+    let (mut session, mut screen) = open(root, &Asked { tag, ..Asked::default() }, New::Refused)?;
     let report = session.transfer(longer, &mut screen);
     screen.clear();
     let Some(report) = report? else {
