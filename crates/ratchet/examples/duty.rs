@@ -72,7 +72,7 @@ fn night(args: &Args, ratchet: &Path, lookahead: bool) -> Result<f64> {
     );
     // each proposal is a file of its own, and every fourth one helps: what is made ahead then meets a new champion
     let agent = "cat > /dev/null\nsleep \"$1\"\nn=$(date +%s%N)\n\
-                 if [ $(($(date +%s) / 10 % 4)) = 0 ]; then echo good; else echo bad; fi > \"cand/$n.txt\"\n";
+                 if [ $((n / 1000003 % 4)) = 0 ]; then echo good; else echo bad; fi > \"cand/$n.txt\"\n";
     let score = "echo \"{\\\"loss\\\": $((1000 - $(grep -l good cand/*.txt | wc -l)))}\"\n";
     let files = [
         ("ratchet.toml", task.as_str()),

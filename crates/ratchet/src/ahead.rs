@@ -228,6 +228,7 @@ impl Session {
             draft.built = false;
         }
         (candidate.source, candidate.lines) = source_of(&self.repo, candidate.commit, self.task.editable())?;
+        candidate.ahead = true;
         candidate.parent = self.history().champion().map(|record| record.trial);
         match desk.checked(draft.candidate)? {
             Ok(candidate) => Ok(Ok(Draft { candidate, ..draft })),

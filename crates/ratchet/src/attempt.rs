@@ -158,6 +158,7 @@ impl Session {
             may_carry: false,
             carries: None,
             excursion: None,
+            ahead: false,
             class: class_of(&self.repo, champion, commit, self.task.editable())?,
             program: None,
             demand: Demand::default(),

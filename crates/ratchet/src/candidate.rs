@@ -46,6 +46,8 @@ pub struct Candidate {
     pub excursion: Option<u64>,
     /// How deep its edit goes; `None` for a baseline.
     pub class: Option<EditClass>,
+    /// Whether it was made while another trial trained.
+    pub ahead: bool,
     /// The version of the brief it was proposed under.
     pub program: Option<String>,
     /// What was asked of its proposer.

@@ -79,6 +79,9 @@ pub struct TrialRecord {
     /// How deep the edit goes, against the files it started from; `None` for a baseline.
     #[serde(default)]
     pub class: Option<EditClass>,
+    /// Whether it was made while another trial trained.
+    #[serde(default)]
+    pub ahead: bool,
     /// The version of the human's brief it was proposed under: the name of its file in `.ratchet/briefs/`.
     #[serde(default)]
     pub program: Option<String>,
@@ -413,6 +416,7 @@ pub(crate) mod tests {
             parent: (trial > 1).then_some(1),
             carries: None,
             excursion: None,
+            ahead: false,
             class: None,
             program: None,
             demand: Demand::default(),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{playback::Playback, record::record};
 use crate::{
+    config::Llm,
     error::{Error, Result},
     measure::Measured,
     noise::{Spread, Value},
@@ -39,6 +40,8 @@ struct Head {
     device: String,
     /// The noise that other tags had measured.
     noise: Option<Spread>,
+    /// How the model was asked whose answers are here.
+    llm: Option<Llm>,
 }
 
 /// Something that happened.
@@ -51,9 +54,8 @@ enum Line {
         proposer: String,
         kind: Nothing,
         reason: String,
-        /// The lines of its `calls.jsonl`.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        calls: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<String>,
     },
     /// A trial ended; the first is the baseline.
     Trial(Box<Trial>),
@@ -74,8 +76,14 @@ struct Trial {
     carries: Option<u64>,
     excursion: Option<u64>,
     demand: Demand,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    calls: String,
+    /// Its editable files as tokens.
+    source: TreeHash,
+    /// Whether it was made while another trial trained.
+    #[serde(default)]
+    ahead: bool,
+    /// What each round's `calls.jsonl` holds: those of the proposal, then those of each repair.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<String>,
     /// One value a run.
     values: Vec<f64>,
     memory_gb: f64,

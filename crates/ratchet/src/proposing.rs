@@ -197,6 +197,7 @@ impl Desk<'_> {
             carries,
             excursion,
             class: class_of(self.repo, self.start_commit()?, commit, self.task.editable())?,
+            ahead: false,
             program: wish.program,
             demand: wish.demand,
         };

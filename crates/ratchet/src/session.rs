@@ -285,6 +285,7 @@ impl Session {
             may_carry: false,
             carries: None,
             excursion: None,
+            ahead: false,
             class: None,
             program: None,
             demand: Demand::default(),

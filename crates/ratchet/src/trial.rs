@@ -316,6 +316,7 @@ impl Session {
             carries: candidate.carries,
             excursion: candidate.excursion,
             class: candidate.class,
+            ahead: candidate.ahead,
             program: candidate.program,
             demand: candidate.demand,
             proposer: candidate.proposer,

@@ -222,7 +222,7 @@ pub enum Fallback {
 }
 
 /// `[proposer.llm]`: which model, and how it is asked.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llm {
     /// `anthropic`, `openai`, `openai-responses`, `gemini`, `deepseek`, `openrouter`, `ollama` or `compatible`.
@@ -277,7 +277,7 @@ impl Llm {
 }
 
 /// Who thinks in an `llm` proposer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Roles {
     /// One that plans and then edits.

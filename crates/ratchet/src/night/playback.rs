@@ -6,15 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use llm::Recorded;
+
 use super::{Again, DECIDES, Head, Line, Trial, read};
 use crate::{
+    account::error,
     candidate::{Candidate, source_of},
     config::Task,
     error::{Doing, Error, Result},
     git::{Oid, Repo},
     measure::{Failure, Measured},
     noise::{Spread, Value},
-    proposing::{NoCandidate, Wish},
+    proposer::{Repair, llm::Author},
+    proposing::{Ask, NoCandidate, Wish},
     session::Session,
     verdict::Crash,
 };
@@ -32,7 +36,7 @@ pub struct Playback {
 
 #[derive(Debug)]
 enum Attempt {
-    Nothing(String, NoCandidate),
+    Nothing { proposer: String, why: NoCandidate, calls: Vec<String> },
     Trial(u64),
 }
 
@@ -51,8 +55,9 @@ impl Playback {
         for line in lines {
             match line {
                 Line::Head(_) => return Err(Error::usage("two nights in one file").at(path)),
-                Line::Nothing { proposer, kind, reason, .. } => {
-                    night.attempts.push_back(Attempt::Nothing(proposer, NoCandidate::Nothing(kind, reason)));
+                Line::Nothing { proposer, kind, reason, calls } => {
+                    let why = NoCandidate::Nothing(kind, reason);
+                    night.attempts.push_back(Attempt::Nothing { proposer, why, calls });
                 }
                 Line::Trial(trial) => {
                     night.attempts.push_back(Attempt::Trial(trial.trial));
@@ -153,26 +158,36 @@ impl Session {
                 let over = NoCandidate::Exhausted("the recorded night is over".to_owned());
                 return Ok(("replay".to_owned(), Err(over)));
             }
-            Some(Attempt::Nothing(proposer, why)) => return Ok((proposer, Err(why))),
+            Some(Attempt::Nothing { proposer, why, calls }) => {
+                if let Some(candidate) = self.answered(&calls)? {
+                    self.differs(
+                        candidate.is_some(),
+                        "answers that came to nothing make a candidate".to_owned(),
+                    );
+                }
+                return Ok((proposer, Err(why)));
+            }
             Some(Attempt::Trial(number)) => number,
         };
         let Some(trial) = night.trials.get(&number).cloned() else {
             return Err(Error::internal(format!("trial {number} of the night is missing")));
         };
+        let other_start = self.desk().builds_on() != (trial.carries, trial.excursion);
+        self.differs(
+            other_start,
+            format!("trial {number} starts from other files than it was recorded with"),
+        );
+        if let Some(candidate) = self.answered(&trial.calls)? {
+            let same = candidate.is_some_and(|candidate| candidate.source == trial.source);
+            self.differs(!same, format!("the recorded answers of trial {number} make another edit"));
+        }
         let desk = self.desk();
         let start = desk.start_commit()?;
-        if desk.builds_on() != (trial.carries, trial.excursion) {
-            let difference = format!("trial {number} starts from other files than it was recorded with");
-            self.night.iter_mut().for_each(|night| night.differences.push(difference.clone()));
-        }
         self.worktree.restore(start, &self.repo.files(start)?)?;
         for path in &trial.removed {
-            let path = self.worktree.path().join(path);
-            // a path of the recording may be anything: only what git tracks here is removed
-            if path
-                .strip_prefix(self.worktree.path())
-                .is_ok_and(|inside| self.task.editable().contains(inside))
-            {
+            // a recording may hold any path: only what a candidate may remove is removed
+            if self.task.editable().contains(Path::new(path)) {
+                let path = self.worktree.path().join(path);
                 fs::remove_file(&path).doing("remove", &path)?;
             }
         }
@@ -182,10 +197,51 @@ impl Session {
             program: None,
             demand: trial.demand,
         };
-        let candidate = self.desk().candidate(trial.proposal, wish)?;
+        let candidate = desk.candidate(trial.proposal, wish)?;
         if candidate.is_err() {
             self.restore()?;
         }
         Ok((trial.proposer, candidate))
+    }
+
+    fn differs(&mut self, differs: bool, how: String) {
+        if let Some(night) = self.night.as_mut().filter(|_| differs) {
+            night.differences.push(how);
+        }
+    }
+
+    /// The candidate that recorded answers make today, asked for as they were; `None` where none are to be held
+    /// against the recorded one. Those of a proposal that was made ahead are not: they were given on files and a
+    /// history that no longer stood when it was tried.
+    fn answered(&self, calls: &[String]) -> Result<Option<Option<Candidate>>> {
+        let night = self.night.as_ref().filter(|night| night.trials.values().all(|trial| !trial.ahead));
+        let settings = night.and_then(|night| night.head.llm.as_ref());
+        let (Some(settings), false) = (settings, calls.is_empty()) else { return Ok(None) };
+        let desk = self.desk();
+        let start = desk.start_commit()?;
+        self.worktree.restore(start, &self.repo.files(start)?)?;
+        let mut candidate: Option<Candidate> = None;
+        for (round, calls) in calls.iter().enumerate() {
+            fs::create_dir_all(&desk.scratch).doing("create", &desk.scratch)?;
+            let file = desk.scratch.join("recorded.jsonl");
+            fs::write(&file, calls).doing("write", &file)?;
+            let recorded = Recorded::read(&file).map_err(error)?;
+            let memory = self.dir.path().to_owned();
+            let mut author =
+                Author::new(settings.clone(), self.task.editable().clone(), Box::new(recorded), memory);
+            let mut ask = Ask::default();
+            if let Some(failed) = &candidate {
+                self.worktree.restore(failed.commit, &self.repo.files(failed.commit)?)?;
+                let (failed, round) = (failed.proposal.clone(), round as u32);
+                // what the compiler said was in the prompt, and is in nothing that was answered
+                ask.repair = Some(Repair { failed, round, message: String::new() });
+            }
+            match desk.propose(&mut author, &ask)? {
+                Ok(made) => candidate = Some(made),
+                Err(_) if round > 0 => {} // a repair that came to nothing leaves what there was
+                Err(_) => return Ok(Some(None)),
+            }
+        }
+        Ok(Some(candidate))
     }
 }

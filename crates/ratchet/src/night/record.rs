@@ -58,6 +58,7 @@ pub fn record(root: &Path, asked: Option<Tag>, file: &Path) -> Result<usize> {
         profile: init.profile.clone(),
         device: init.device.clone(),
         noise: known.of_other_tags(),
+        llm: task.proposer.llm.clone(),
     };
     let mut lines = vec![Line::Head(head)];
     let tape = Tape { task: &task, repo: &repo, dir: &dir, history: &history, base };
@@ -118,6 +119,8 @@ impl Tape<'_> {
             carries: record.carries,
             excursion: record.excursion,
             demand: record.demand,
+            source: record.source,
+            ahead: record.ahead,
             calls: calls(&folder),
             values: record.values,
             memory_gb: record.memory_gb,
@@ -156,8 +159,8 @@ impl Tape<'_> {
     }
 }
 
-/// The calls that a folder's proposal took, repairs included.
-fn calls(folder: &Path) -> String {
+/// The calls that a folder's proposal took, round by round.
+fn calls(folder: &Path) -> Vec<String> {
     let files = std::iter::once("calls.jsonl".to_owned()).chain((2..).map(|n| format!("calls-{n}.jsonl")));
     files.map_while(|name| plain_file::read_to_string(&folder.join(name)).ok()).collect()
 }

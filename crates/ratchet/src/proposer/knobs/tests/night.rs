@@ -143,6 +143,7 @@ impl<'a> Night<'a> {
         self.trials.push(TrialRecord {
             phases: Vec::new(),
             excursion: None,
+            ahead: false,
             program: None,
             class: None,
             demand: Demand::default(),
