@@ -264,6 +264,7 @@ pub fn agent(task: &Task, root: &Path, tree: &Path, command: &[String]) -> Polic
     programs(&mut policy, command.first().map(String::as_str));
     toolchain(&mut policy, root);
     worktree(&mut policy, task, tree, Access::Run);
+    policy.itself(); // Bun, which some agents are made with, aborts where it cannot read its own memory map
     for folder in task.editable_folders() {
         policy.grant(Access::Own, tree.join(folder));
     }

@@ -21,11 +21,11 @@ fn toy(preset: &str, conduct: &str, more: &str) -> Toy {
     toy.env("PATH", &path_with(&stand_ins())).env("STAND_IN", conduct).env("CLAUDECODE", "1")
 }
 
-fn stand_ins() -> PathBuf {
+pub(crate) fn stand_ins() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/bin")
 }
 
-fn path_with(folder: &Path) -> String {
+pub(crate) fn path_with(folder: &Path) -> String {
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 

@@ -105,7 +105,8 @@ fn an_agent_writes_where_a_candidate_may_differ_and_nowhere_else() {
     toy.write(
         "agent.sh",
         "cat > /dev/null\nn=0\n\
-         for act in 'cat secret.txt' 'echo 1 > score.sh' 'echo 1 > new' 'cat ../journal.jsonl' 'ls ../../trials' 'ls \"$HOME\"'; do\n\
+         for act in 'cat secret.txt' 'echo 1 > score.sh' 'echo 1 > new' 'cat ../journal.jsonl' 'ls ../../trials' 'ls \"$HOME\"' \
+           'cat /proc/$PPID/environ' 'cat /proc/$PPID/maps' 'ls /proc/$PPID/fd/'; do\n\
          if (eval \"$act\") 2>/dev/null >/dev/null; then n=$((n + 1)); fi\ndone\n\
          echo \"x = $n\" > cand/x.txt\necho '{\"description\": \"counted\"}' > proposal.json\n",
     );
@@ -113,6 +114,23 @@ fn an_agent_writes_where_a_candidate_may_differ_and_nowhere_else() {
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
     assert_eq!(toy.column("loss"), ["10.000000", "0.000000"]);
     assert_eq!(toy.column("description")[1], "counted");
+}
+
+#[test]
+fn a_preset_works_where_it_is_confined_and_may_look_at_itself() {
+    // the stand-in of codex refuses to work without its own sandbox unless it finds itself in another
+    let agent = "[proposer]\nkind = \"agent\"\n[proposer.agent]\npreset = \"codex\"\n";
+    let Some(toy) =
+        confined("echo \"{\\\"loss\\\": $(sed 's/^x = //' cand/x.txt | cut -d' ' -f 1)}\"\n", agent)
+    else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let path = crate::agents::path_with(&crate::agents::stand_ins());
+    let toy = toy.env("PATH", &path).env("HOME", home.path().to_str().unwrap());
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    assert_eq!(toy.column("loss"), ["10.000000", "9.000000"]);
+    assert!(home.path().join(".codex").is_dir(), "it could not have made its folder itself");
 }
 
 #[test]

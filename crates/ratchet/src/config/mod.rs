@@ -303,8 +303,8 @@ pub struct Agent {
     /// Seconds for one proposal.
     #[serde(default = "Agent::default_timeout_s")]
     pub timeout_s: u64,
-    /// Files and folders of its own, which it may write; `~/` is the home directory. Those of a preset are
-    /// known.
+    /// Files and folders of its own, which it may write; `~/` is the home directory, and what ends with `/` is made
+    /// where it is missing. Those of a preset are known.
     #[serde(default)]
     pub settings: Vec<String>,
 }

@@ -33,7 +33,7 @@ pub(super) const TOOL: Tool = Tool {
     model: "--model",
     max_usd: None,
     settings: &[
-        "~/.aider",
+        "~/.aider/",
         "~/.aider.conf.yml",
         "~/.aider.model.settings.yml",
         "~/.aider.model.metadata.json",

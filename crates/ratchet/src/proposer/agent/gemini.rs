@@ -18,7 +18,7 @@ pub(super) const TOOL: Tool = Tool {
     confined: &[],
     model: "--model",
     max_usd: None,
-    settings: &["~/.gemini"],
+    settings: &["~/.gemini/"],
     set: &[],
     unset: &[],
     read,

@@ -42,7 +42,8 @@ pub struct AgentProposer {
     command: Vec<String>,
     preset: Option<Preset>,
     limit: Duration,
-    settings: Vec<PathBuf>,
+    /// Each with whether it is a folder, to be made where it is missing.
+    settings: Vec<(PathBuf, bool)>,
     policy: Option<Policy>,
     scratch: PathBuf,
     mark: OsString,
@@ -55,7 +56,8 @@ impl AgentProposer {
     /// `confined`: whether [`AgentProposer::confine`] follows.
     pub fn new(agent: &Agent, scratch: PathBuf, mark: OsString, stop: StopFlag, confined: bool) -> Self {
         let known = agent.preset.map_or(&[][..], |preset| preset.tool().settings).iter().copied();
-        let settings = known.chain(agent.settings.iter().map(String::as_str)).map(at_home).collect();
+        let settings = known.chain(agent.settings.iter().map(String::as_str));
+        let settings = settings.map(|path| (at_home(path), path.ends_with('/'))).collect();
         let command = match (&agent.command, agent.preset) {
             (Some(command), _) => command.clone(),
             (None, Some(preset)) => preset.command(agent, confined),
@@ -82,9 +84,12 @@ impl AgentProposer {
 
     /// Confines it to what `policy` grants, and its own settings and temporary files.
     pub fn confine(&mut self, mut policy: Policy) {
-        self.settings.iter().for_each(|path| {
+        for (path, is_folder) in &self.settings {
+            if *is_folder {
+                let _ = fs::create_dir_all(path); // where it cannot be had, the agent says so
+            }
             policy.grant(Access::Own, path);
-        });
+        }
         policy.grant(Access::Own, self.temporary());
         self.policy = Some(policy);
     }
@@ -161,6 +166,8 @@ impl AgentProposer {
         env.insert(MARK.into(), self.mark.clone());
         env.insert(CEILING.into(), ceiling(worktree));
         env.insert("TMPDIR".into(), self.temporary().into());
+        // opencode believes it rather than the folder it is in, and would edit the user's own files
+        env.insert("PWD".into(), worktree.into());
         env
     }
 
@@ -253,7 +260,10 @@ impl Proposer for AgentProposer {
             (_, End::TimedOut, _) => ProposeError::TimedOut(self.limit),
             (Some(Trouble::Ended(reason)), ..) => ProposeError::Declined(named(&reason)),
             (None, End::Exited(0), None) => ProposeError::Empty,
-            (None, end, None) => ProposeError::Declined(named(&format!("it {end}"))),
+            (None, end, None) => {
+                let said = error_line(&err).map_or(String::new(), |line| format!(": {line}"));
+                ProposeError::Declined(named(&format!("it {end}{said}")))
+            }
             (None, _, Some(words)) => ProposeError::Declined(named(&format!("it said: {words}"))),
         };
         if end == End::TimedOut {
@@ -307,6 +317,13 @@ fn take_description(worktree: &Path) -> Described {
 /// The last line of what an agent said, where it said anything.
 fn last_line(text: &str) -> Option<String> {
     text.lines().rev().map(|line| plain(line, 160)).find(|line| !line.is_empty())
+}
+
+/// The line of standard error that tells most.
+fn error_line(text: &str) -> Option<String> {
+    let telling =
+        |line: &&str| ["error", "denied", "not found"].iter().any(|word| line.to_lowercase().contains(word));
+    text.lines().find(telling).map(|line| plain(line, 160)).or_else(|| last_line(text))
 }
 
 impl Preset {
@@ -363,6 +380,18 @@ pub(super) mod tests {
         };
         assert_eq!(propose(&["sh", "-c", "sleep 600"], 0), Err(ProposeError::TimedOut(Duration::ZERO)));
         assert!(matches!(propose(&["no-such-agent"], 5), Err(ProposeError::Failed(_))));
+    }
+
+    #[test]
+    fn an_agent_is_told_the_folder_it_is_in_and_keeps_the_users_variables() {
+        let agent = Agent::of(Preset::Opencode);
+        let proposer = AgentProposer::new(&agent, "/s".into(), "m".into(), StopFlag::default(), false);
+        let env = proposer.env(Path::new("/tree"));
+        assert_eq!(env[OsStr::new("PWD")], "/tree");
+        assert_eq!(env[OsStr::new("TMPDIR")], "/s/tmp");
+        assert!(env[OsStr::new("OPENCODE_PERMISSION")].to_str().unwrap().contains("deny"));
+        // CARGO is set in any test
+        assert_eq!(env.get(OsStr::new("CARGO")), std::env::var_os("CARGO").as_ref());
     }
 
     pub(super) fn said_in(tool: &Tool, code: i32, out: &str, err: &str, temporary: &Path) -> Said {

@@ -9,10 +9,10 @@ pub(super) const TOOL: Tool = Tool {
     model: "--model",
     max_usd: None,
     settings: &[
-        "~/.config/opencode",
-        "~/.local/share/opencode",
-        "~/.local/state/opencode",
-        "~/.cache/opencode",
+        "~/.config/opencode/",
+        "~/.local/share/opencode/",
+        "~/.local/state/opencode/",
+        "~/.cache/opencode/",
     ],
     // --auto grants all that is not denied
     set: &[
