@@ -11,10 +11,11 @@ use prepare::{cache::Cache, profile::Profile};
 use serde::Serialize;
 
 use crate::{
-    config::{ProposerKind, Step, Task},
+    config::{Llm, ProposerKind, Step, Task},
     cuda::{self, Card, Cuda, Obstacle},
-    exec::{first_line_of, on_path},
+    exec::{StopFlag, first_line_of, on_path},
     git::Repo,
+    hire,
     proposer::SourceFile,
     state::{State, Tag},
 };
@@ -279,7 +280,19 @@ fn knobs(root: &Path, task: &Task) -> Result<usize, String> {
     crate::proposer::knobs::count(&files, profile)
 }
 
+/// The model of `[proposer.llm]`, and whether its key is there; nothing is sent.
+fn model(llm: &Llm) -> Check {
+    let name = format!("llm: {} of {}", llm.model, llm.provider.as_str());
+    match hire::live(llm, &StopFlag::default()) {
+        Ok(_) => pass("proposer", name),
+        Err(error) => fail("proposer", format!("{name}: {error}"), "or use --proposer knobs"),
+    }
+}
+
 fn proposer(root: &Path, task: &Task) -> Check {
+    if let (ProposerKind::Llm, Some(llm)) = (task.proposer.kind, &task.proposer.llm) {
+        return model(llm);
+    }
     match (task.proposer.kind, &task.proposer.agent) {
         (ProposerKind::Agent, Some(agent)) => {
             let program = agent.program();

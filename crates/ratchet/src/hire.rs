@@ -9,11 +9,13 @@ use crate::{
     commands::mark,
     config::{Agent, FILE, Llm, Preset, ProposerKind},
     error::{Doing, Error, Result},
+    exec::StopFlag,
     git::remove,
+    plain_file,
     proposer::{Proposer, agent::AgentProposer, knobs::Knobs, llm::Author},
     proposing::Desk,
     reach::{self, at_home, confined},
-    secrets::secrets,
+    secrets::{learn, secrets},
 };
 
 /// Files that a proposer leaves, which belong to the trial that comes of them.
@@ -25,7 +27,8 @@ impl Desk<'_> {
     /// Exit code 4 where it cannot work here, 2 where a cap could not be kept.
     pub(crate) fn hire(&self, kind: ProposerKind, capped: bool) -> Result<Box<dyn Proposer>> {
         Ok(match kind {
-            ProposerKind::Knobs => Box::new(Knobs),
+            // what is played back is asked of nobody
+            ProposerKind::Knobs | ProposerKind::Replay => Box::new(Knobs),
             ProposerKind::Llm => {
                 let missing = || Error::usage("the llm proposer needs [proposer.llm]").at(FILE);
                 let settings = self.task.proposer.llm.as_ref().ok_or_else(missing)?;
@@ -53,32 +56,46 @@ impl Desk<'_> {
 impl Desk<'_> {
     /// The model of `[proposer.llm]`: held to the caps, each call written down in the scratch folder.
     fn model(&self, settings: &Llm) -> Result<Box<dyn Model>> {
-        let key = match (&settings.key_file, &settings.key_variable) {
-            (Some(file), _) => KeySource::File(at_home(file)),
-            (None, Some(variable)) => KeySource::Variable(variable.clone()),
-            (None, None) => KeySource::Provider,
-        };
-        let config = Config {
-            provider: settings.provider,
-            model: settings.model.clone(),
-            base_url: settings.base_url.clone(),
-            key,
-            timeout: Duration::from_secs(settings.timeout_s),
-            retries: settings.retries,
-            stream: settings.stream,
-        };
         let price = match (settings.provider, &self.task.proposer.prices) {
             (Provider::Ollama, _) => Some(Price::FREE),
             (_, Some(file)) => Prices::with_file(&at_home(file)).map_err(error)?.of(&settings.model),
             (_, None) => Prices::bundled().map_err(error)?.of(&settings.model),
         };
-        let stop = self.stop.clone();
-        let live = Live::new(config, Arc::new(move || stop.is_set())).map_err(error)?;
+        let live = live(settings, self.stop)?;
         let metered = Metered::new(live, self.state.purse()?, self.caps(), self.spender(), price);
         fs::create_dir_all(&self.scratch).doing("create", &self.scratch)?;
         let redact = |text: &str| secrets().redact(text).into_owned();
         Ok(Box::new(Recording::new(metered.map_err(error)?, self.scratch.join("calls.jsonl"), redact)))
     }
+}
+
+/// The model itself, its key read and kept secret; nothing is sent yet.
+///
+/// Exit code 4 names the variable or file of a key that is not there.
+pub(crate) fn live(settings: &Llm, stop: &StopFlag) -> Result<Live> {
+    let key = match (&settings.key_file, &settings.key_variable) {
+        (Some(file), _) => KeySource::File(at_home(file)),
+        (None, Some(variable)) => KeySource::Variable(variable.clone()),
+        (None, None) => KeySource::Provider,
+    };
+    match &key {
+        KeySource::File(file) => {
+            learn(&file.to_string_lossy(), &plain_file::read_to_string(file).unwrap_or_default());
+        }
+        KeySource::Variable(name) => learn(name, &std::env::var(name).unwrap_or_default()),
+        KeySource::Provider => {} // its name says that it is a key
+    }
+    let config = Config {
+        provider: settings.provider,
+        model: settings.model.clone(),
+        base_url: settings.base_url.clone(),
+        key,
+        timeout: Duration::from_secs(settings.timeout_s),
+        retries: settings.retries,
+        stream: settings.stream,
+    };
+    let stop = stop.clone();
+    Live::new(config, Arc::new(move || stop.is_set())).map_err(error)
 }
 
 /// Removes what an earlier proposal left in `scratch`, of which nothing came that anybody would want to see.

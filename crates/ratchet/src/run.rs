@@ -98,13 +98,12 @@ impl Session {
         (self.payer.max_tokens, self.payer.max_usd) = (rules.max_tokens, rules.max_usd);
         let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
         let kind = kind.unwrap_or(self.task.proposer.kind);
-        // what is played back is asked of nobody
-        let kind = if self.night.is_some() { ProposerKind::Knobs } else { kind };
-        self.check_sandbox(kind != ProposerKind::Knobs, observer)?;
+        self.check_sandbox(matches!(kind, ProposerKind::Llm | ProposerKind::Agent), observer)?;
         let mut named = self.desk().hire(kind, watch.has_cost_cap())?;
         let patience = Patience::new(named.name(), self.task.proposer.fallback);
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
-        let lookahead = self.task.proposer.lookahead && kind != ProposerKind::Knobs;
+        let lookahead =
+            self.task.proposer.lookahead && matches!(kind, ProposerKind::Llm | ProposerKind::Agent);
         let mut shift =
             Shift { watch: &mut watch, named: named.as_mut(), kind, patience, lookahead, ahead: None };
         let result = self.run_loop(&mut shift, observer);
@@ -254,9 +253,9 @@ impl Session {
         let proposer: &mut dyn Proposer = if stands_in { &mut Knobs } else { shift.named };
         observer.tell(Progress::Proposing { proposer: proposer.name() });
         let ahead = Folder::of(&self.dir);
-        let made = match stands_in || shift.kind == ProposerKind::Knobs {
-            true => None,
-            false => self.take_ahead(shift.ahead.take(), observer)?,
+        let made = match shift.lookahead && !stands_in {
+            false => None,
+            true => self.take_ahead(shift.ahead.take(), observer)?,
         };
         let (draft, scratch) = match made {
             Some(Ok(draft)) => (draft, ahead.scratch()),

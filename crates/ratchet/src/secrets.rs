@@ -2,7 +2,11 @@
 //!
 //! Trials do not get them at all (see [`crate::exec::allowed_env`]). An agent needs its key, and may print it.
 
-use std::{borrow::Cow, sync::OnceLock};
+use std::{
+    borrow::Cow,
+    ffi::OsString,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// Words in the names of variables that hold secrets.
 const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
@@ -14,18 +18,33 @@ const SHORTEST_PASSWORD: usize = 8;
 #[derive(Debug, Default)]
 pub struct Secrets(Vec<(String, String)>);
 
-/// Those of this process's environment, found once.
-pub fn secrets() -> &'static Secrets {
-    static FOUND: OnceLock<Secrets> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        Secrets::of(
-            std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-        )
-    })
+/// Secrets that are known so far.
+static KNOWN: Mutex<Option<Arc<Secrets>>> = Mutex::new(None);
+
+/// Those of this process's environment, and what was learnt since.
+pub fn secrets() -> Arc<Secrets> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.get_or_insert_with(|| Arc::new(Secrets::of_environment())).clone()
+}
+
+/// Adds one that no variable's name gives away: of a key file, or of a variable that the user names.
+pub(crate) fn learn(name: &str, value: &str) {
+    let mut all = secrets().0.clone();
+    let value = value.trim().to_owned();
+    if !value.is_empty() && all.iter().all(|(_, known)| *known != value) {
+        all.push((name.to_owned(), value));
+        let all = Secrets::sorted(all);
+        *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all));
+    }
 }
 
 impl Secrets {
+    fn of_environment() -> Self {
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Self::of(std::env::vars_os().filter_map(text))
+    }
+
     /// The secrets among some variables, by their names.
     fn of(variables: impl Iterator<Item = (String, String)>) -> Self {
         let secret = |(name, value): &(String, String)| {
@@ -35,9 +54,11 @@ impl Secrets {
                 && value.trim().len() >= shortest
                 && !value.starts_with('/')
         };
-        let mut found: Vec<(String, String)> =
-            variables.filter(secret).map(|(name, value)| (name, value.trim().to_owned())).collect();
-        // one may be part of another
+        Self::sorted(variables.filter(secret).map(|(name, value)| (name, value.trim().to_owned())).collect())
+    }
+
+    /// Longer ones first: one may be part of another.
+    fn sorted(mut found: Vec<(String, String)>) -> Self {
         found.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         Self(found)
     }
@@ -74,6 +95,12 @@ mod tests {
             ("EDITOR", "a-long-value-without-any-secret"),
         ];
         Secrets::of(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter())
+    }
+
+    #[test]
+    fn a_key_that_no_name_gives_away_is_learnt() {
+        learn("keys/provider", " learnt-in-a-test-0123 \n");
+        assert_eq!(super::secrets().redact("<learnt-in-a-test-0123>"), "<[keys/provider]>");
     }
 
     #[test]

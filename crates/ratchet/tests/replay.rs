@@ -40,7 +40,8 @@ fn a_night_played_back_elsewhere_decides_byte_for_byte_the_same() {
     );
     // nothing here could measure anything
     elsewhere.write("night.jsonl", &toy.read("night.jsonl"));
-    let played = elsewhere.exits(0, &["run", "--night", "night.jsonl", "--tag", "again"]);
+    let played =
+        elsewhere.exits(0, &["run", "--proposer", "replay", "--night", "night.jsonl", "--tag", "again"]);
     played.says(&["40 recorded trials, every verdict the same"]);
     assert_eq!(verdicts(&elsewhere, "again"), verdicts(&toy, "bar"));
     for column in
@@ -56,7 +57,7 @@ fn a_night_played_back_elsewhere_decides_byte_for_byte_the_same() {
     assert_eq!(runs(&elsewhere, "again"), runs(&toy, "bar"));
     // recorded values and measured ones never meet
     elsewhere.exits(2, &["run", "--trials", "1"]).says(&["replay of cpu"]);
-    toy.exits(2, &["run", "--night", "night.jsonl"]).says(&["a tag of its own"]);
+    toy.exits(2, &["run", "--proposer", "replay", "--night", "night.jsonl"]).says(&["a tag of its own"]);
 }
 
 #[test]
@@ -71,13 +72,18 @@ fn a_recording_that_was_changed_or_belongs_elsewhere_is_found_out() {
     assert!(night.contains(&before), "{before}");
     toy.write("changed.jsonl", &night.replacen(&before, after, 1));
     let wrong = format!("trial {} is decided otherwise", kept["trial"]);
-    toy.exits(1, &["run", "--night", "changed.jsonl", "--tag", "changed"]).says(&[&wrong]);
+    toy.exits(1, &["run", "--proposer", "replay", "--night", "changed.jsonl", "--tag", "changed"])
+        .says(&[&wrong]);
     toy.write("cut.jsonl", &night[..night.len() / 2]);
-    toy.exits(2, &["run", "--night", "cut.jsonl", "--tag", "cut"]).says(&["not of a recorded night"]);
+    toy.exits(2, &["run", "--proposer", "replay", "--night", "cut.jsonl", "--tag", "cut"])
+        .says(&["not of a recorded night"]);
     toy.write("prose.jsonl", "the night was long\n");
-    toy.exits(2, &["run", "--night", "prose.jsonl", "--tag", "prose"]).says(&["line 1"]);
-    toy.exits(2, &["run", "--night", "nowhere.jsonl", "--tag", "nowhere"]).says(&["nowhere.jsonl"]);
+    toy.exits(2, &["run", "--proposer", "replay", "--night", "prose.jsonl", "--tag", "prose"])
+        .says(&["line 1"]);
+    toy.exits(2, &["run", "--proposer", "replay", "--night", "nowhere.jsonl", "--tag", "nowhere"])
+        .says(&["nowhere.jsonl"]);
     toy.set("12");
     toy.commit("other files");
-    toy.exits(2, &["run", "--night", "night.jsonl", "--tag", "other"]).says(&["other editable files"]);
+    toy.exits(2, &["run", "--proposer", "replay", "--night", "night.jsonl", "--tag", "other"])
+        .says(&["other editable files"]);
 }

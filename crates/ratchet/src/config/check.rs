@@ -93,6 +93,9 @@ impl Task {
         } else if self.proposer.kind == ProposerKind::Agent {
             return wrong("[proposer] kind is \"agent\" but there is no [proposer.agent]".into());
         }
+        if self.proposer.kind == ProposerKind::Replay && self.proposer.night.is_none() {
+            return wrong("[proposer] kind is \"replay\" but night names no recorded night".into());
+        }
         if self.proposer.kind == ProposerKind::Llm && self.proposer.llm.is_none() {
             return wrong("[proposer] kind is \"llm\" but there is no [proposer.llm]".into());
         }

@@ -174,6 +174,8 @@ pub struct ProposerSection {
     pub prices: Option<String>,
     /// Files of the tree that proposers are shown besides the editable ones.
     pub pages: Vec<String>,
+    /// The recorded night of `kind = "replay"`; `~/` is the home directory.
+    pub night: Option<String>,
     /// The command of `kind = "agent"`.
     pub agent: Option<Agent>,
     /// The model of `kind = "llm"`.
@@ -193,6 +195,7 @@ impl Default for ProposerSection {
             tokens_per_day: None,
             prices: None,
             pages: Vec::new(),
+            night: None,
             agent: None,
             llm: None,
         }
@@ -209,6 +212,8 @@ pub enum ProposerKind {
     Llm,
     /// Any command line.
     Agent,
+    /// A recorded night: its proposals, and its runs with them.
+    Replay,
 }
 
 /// Who takes over from a proposer that gives nothing usable.

@@ -46,8 +46,8 @@ pub(crate) enum Command {
         /// Who proposes; else as ratchet.toml says
         #[arg(long, value_name = "KIND")]
         proposer: Option<Kind>,
-        /// Play a recorded night back, without keys or GPU, and hold every verdict against the recorded one
-        #[arg(long, value_name = "FILE", conflicts_with = "proposer")]
+        /// The recorded night of --proposer replay; else as ratchet.toml says
+        #[arg(long, value_name = "FILE")]
         night: Option<PathBuf>,
     },
     /// Record a tag's night as one file: proposals, answers, runs, verdicts
@@ -215,6 +215,8 @@ pub(crate) enum Kind {
     Llm,
     /// The command of [proposer.agent]
     Agent,
+    /// A recorded night, without keys or GPU: every verdict is held against the recorded one
+    Replay,
 }
 
 impl From<Kind> for ProposerKind {
@@ -223,6 +225,7 @@ impl From<Kind> for ProposerKind {
             Kind::Knobs => Self::Knobs,
             Kind::Llm => Self::Llm,
             Kind::Agent => Self::Agent,
+            Kind::Replay => Self::Replay,
         }
     }
 }

@@ -15,7 +15,7 @@ use ratchet::{
     ahead,
     attempt::Tried,
     beginning::New,
-    config::Task,
+    config::{ProposerKind, Task},
     cuda, doctor,
     error::{Error, Kind},
     exec::StopFlag,
@@ -71,6 +71,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Init { place } => init(root, &place.into()),
         Command::Try { message, place, json } => attempt(root, &message, &place.into(), json),
         Command::Run { place, stop, proposer, night } => {
+            let night = recorded_night(root, proposer.map(Into::into), night)?;
             let asked = Asked { night, ..place.into() };
             let (mut session, mut screen) = open(root, &asked, New::Created)?;
             let result = session.run(stop.into(), proposer.map(Into::into), &mut screen);
@@ -152,6 +153,25 @@ fn open(root: &Path, asked: &Asked, new: New) -> Result<(Session, Screen)> {
     let mut screen = Screen::new(&Task::read(root)?.metric.name);
     let session = Session::open(root, asked, new, stop_flag()?, &mut screen)?;
     Ok((session, screen))
+}
+
+/// The night to play back, where the proposer is `replay`.
+fn recorded_night(
+    root: &Path,
+    kind: Option<ProposerKind>,
+    night: Option<PathBuf>,
+) -> Result<Option<PathBuf>> {
+    let proposer = Task::read(root)?.proposer;
+    if kind.unwrap_or(proposer.kind) != ProposerKind::Replay {
+        return match night {
+            Some(_) => Err(Error::usage("--night is for --proposer replay").into()),
+            None => Ok(None),
+        };
+    }
+    let night = night.or_else(|| proposer.night.as_deref().map(ratchet::reach::at_home));
+    let missing =
+        || Error::usage("--proposer replay needs a recorded night").hint("name it with --night FILE");
+    Ok(Some(night.ok_or_else(missing)?))
 }
 
 /// Whether a night that was played back went as it was recorded.
