@@ -49,10 +49,24 @@ fn every_command_and_flag_in_the_documents_exists() {
     }
     for command in [
         "run", "try", "status", "show", "log", "sync", "rerun", "init", "noise", "audit", "transfer",
-        "doctor",
+        "doctor", "hint", "pause", "resume", "stop", "brief", "record", "mcp",
     ] {
         assert!(seen.contains(command), "no document shows `ratchet {command}`");
     }
+}
+
+#[test]
+fn the_settings_in_the_readme_are_settings() {
+    let text = document("README.md");
+    let blocks = text.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+    let mut count = 0;
+    for block in blocks {
+        let toy = crate::toy::Toy::and(block).env("ANTHROPIC_API_KEY", "a-key-of-no-provider-at-all");
+        let report = toy.ratchet(&["doctor"]);
+        report.says(&["ok    task", "ok    proposer"]);
+        count += 1;
+    }
+    assert!(count > 0);
 }
 
 #[test]
