@@ -255,8 +255,8 @@ pub struct Llm {
     /// How often a call is repeated that failed for the provider's or the network's fault.
     #[serde(default = "Llm::default_retries")]
     pub retries: u32,
-    /// Whether answers come in pieces.
-    #[serde(default)]
+    /// Whether answers come in pieces, so that one that grows too long is cut off.
+    #[serde(default = "Llm::default_stream")]
     pub stream: bool,
     /// Whether the model writes whole files instead of search and replace blocks; better for small models.
     #[serde(default)]
@@ -278,6 +278,10 @@ impl Llm {
 
     fn default_retries() -> u32 {
         4
+    }
+
+    fn default_stream() -> bool {
+        true
     }
 }
 
