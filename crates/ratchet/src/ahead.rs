@@ -216,7 +216,7 @@ impl Session {
         }
         let mut draft = draft;
         let candidate = &mut draft.candidate;
-        let now = desk.start_commit()?;
+        let now = desk.start_commit(&candidate.proposer)?;
         if (champion, start) != (self.champion(), now) {
             let text = message(&candidate.proposal);
             let moved = self.repo.rebase(start, candidate.commit, now, self.champion(), &text)?;
@@ -224,7 +224,7 @@ impl Session {
                 return Ok(Err("it touches what has changed since".to_owned()));
             };
             candidate.commit = commit;
-            (candidate.carries, candidate.excursion) = desk.builds_on();
+            (candidate.carries, candidate.excursion) = desk.builds_on(&candidate.proposer);
             draft.built = false;
         }
         (candidate.source, candidate.lines) = source_of(&self.repo, candidate.commit, self.task.editable())?;

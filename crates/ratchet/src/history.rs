@@ -1,6 +1,6 @@
 //! What a journal adds up to: trials, champion, what was tried, what is open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     ahead::Wasted,
@@ -26,6 +26,10 @@ pub struct History {
     since_rerun: u32,
     tried: HashMap<TreeHash, u64>,
     open: Option<u64>,
+    /// The hint that the open trial takes up, and those that finished ones took up.
+    open_hint: Option<String>,
+    hints: HashSet<String>,
+    paused_since: Option<String>,
     attempts: u64,
     in_vain: Vec<String>,
     vetoes: u64,
@@ -42,12 +46,20 @@ impl History {
             // a second one starts a tag without a baseline from elsewhere, and the branch has to follow
             Event::Init(init) => self.behind = self.init.replace(init).map(|old| old.base),
             Event::RunStarted { at, .. } => {
-                self.last_stop = None;
+                (self.last_stop, self.paused_since) = (None, None);
                 self.clock.start(&at);
             }
             Event::RunEnded { at, reason } => {
                 self.last_stop = Some(reason);
                 self.clock.end(&at);
+            }
+            Event::Paused { at } => {
+                self.clock.pause(&at);
+                self.paused_since = Some(at);
+            }
+            Event::Resumed { at } => {
+                self.clock.resume(&at);
+                self.paused_since = None;
             }
             Event::NoProposal { reason, kind, .. } => {
                 self.attempts += 1;
@@ -59,8 +71,8 @@ impl History {
                 self.wasted.usage += usage;
                 self.wasted.seconds += seconds;
             }
-            Event::Opened { trial, .. } => self.open = Some(trial),
-            Event::Abandoned { .. } => self.open = None,
+            Event::Opened { trial, hint, .. } => (self.open, self.open_hint) = (Some(trial), hint),
+            Event::Abandoned { .. } => (self.open, self.open_hint) = (None, None),
             Event::Replicated {
                 trial, value: Some(value), seconds, counts: true, tokens_m, fit_s, ..
             } => {
@@ -85,7 +97,8 @@ impl History {
                     self.clock.trained(record.phases.iter().filter_map(fit).sum());
                     self.clock.reached(&record.ended);
                 }
-                self.open = None;
+                (self.open, self.open_hint) = (None, None);
+                self.hints.extend(record.demand.hint_id.clone());
                 self.in_vain.clear();
                 self.since_rerun += 1;
                 self.attempts += 1;
@@ -188,6 +201,16 @@ impl History {
     /// A trial that was under way when the journal ends.
     pub fn open(&self) -> Option<u64> {
         self.open
+    }
+
+    /// Whether a finished trial or the open one took up this hint.
+    pub fn hint_taken(&self, id: &str) -> bool {
+        self.hints.contains(id) || self.open_hint.as_deref() == Some(id)
+    }
+
+    /// When the pause began that the latest run was in at its last record, RFC 3339.
+    pub fn paused_since(&self) -> Option<&str> {
+        self.paused_since.as_deref()
     }
 
     /// The number that the next trial gets; an abandoned one's is used again.

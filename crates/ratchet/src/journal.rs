@@ -147,6 +147,16 @@ pub enum Event {
         /// Which rule ended it.
         reason: String,
     },
+    /// A run waits: a person asked it to pause.
+    Paused {
+        /// When.
+        at: String,
+    },
+    /// It waits no longer.
+    Resumed {
+        /// When.
+        at: String,
+    },
     /// A proposal was asked for and came to nothing.
     NoProposal {
         /// Who was asked.
@@ -178,6 +188,9 @@ pub enum Event {
         parent: Option<u64>,
         /// Its commit.
         commit: String,
+        /// The hint that it takes up.
+        #[serde(default)]
+        hint: Option<String>,
     },
     /// The open trial is given up: it has no row, and its number is free again.
     Abandoned {
@@ -457,7 +470,9 @@ pub(crate) mod tests {
         let path = dir.path().join("journal.jsonl");
         let mut journal = Journal::create(&path, init()).unwrap();
         journal.append(closed(1, Status::Keep, Some(1.0))).unwrap();
-        journal.append(Event::Opened { trial: 2, parent: Some(1), commit: String::new() }).unwrap();
+        journal
+            .append(Event::Opened { trial: 2, parent: Some(1), commit: String::new(), hint: None })
+            .unwrap();
         journal.append(closed(2, Status::Keep, Some(0.5))).unwrap();
         drop(journal);
         let whole = std::fs::read(&path).unwrap();
@@ -478,7 +493,7 @@ pub(crate) mod tests {
     fn an_abandoned_trials_number_is_used_again() {
         let mut history = History::default();
         history.apply(closed(1, Status::Keep, Some(1.0)));
-        history.apply(Event::Opened { trial: 2, parent: Some(1), commit: String::new() });
+        history.apply(Event::Opened { trial: 2, parent: Some(1), commit: String::new(), hint: None });
         history.apply(Event::Abandoned { trial: 2, reason: "killed".into() });
         assert_eq!((history.open(), history.next_trial()), (None, 2));
         assert_eq!(history.attempts(), 1, "the same proposal is made again");

@@ -16,19 +16,25 @@ use crate::{
     },
     commands::{Place, binaries},
     config::{FILE, Task},
+    demand::demand,
     error::{Doing, Error, Result},
+    excursion,
     exec::StopFlag,
     git::{Files, Oid, Repo, Worktree},
+    hints::Hints,
     hire::clear_scratch,
     history::History,
+    night::Playback,
+    noise::Noise,
     plain_file,
     proposer::{
         Brief, Budget, Demand, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair, SourceFile,
-        Start,
+        Start, knobs,
     },
     scan::{Sources, scan},
     secrets::secrets,
     setting::Setting,
+    sigma::KnownNoise,
     state::{State, Tag, TagDir, write_atomic},
 };
 
@@ -48,6 +54,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) scratch: PathBuf,
     /// The run that pays for it.
     pub(crate) payer: &'a Payer,
+    /// The night that is played back.
+    pub(crate) night: Option<&'a Playback>,
     pub(crate) stop: &'a StopFlag,
 }
 
@@ -56,6 +64,8 @@ pub(crate) struct Desk<'a> {
 pub(crate) struct Ask {
     pub(crate) budget: Budget,
     pub(crate) repair: Option<Repair>,
+    /// What the attempt was asked for that is to be repaired.
+    pub(crate) demand: Demand,
     /// The trial that runs meanwhile.
     pub(crate) running: Option<Running>,
 }
@@ -124,10 +134,10 @@ impl Desk<'_> {
         }
         let program = self.program()?;
         let version = self.keep_program(&program)?;
-        let start = self.start();
-        let files = self.source_files(self.start_commit()?)?;
-        let pages = self.pages()?;
-        let demand = Demand::default();
+        let start = self.start(proposer.name());
+        let files = self.source_files(self.start_commit(proposer.name())?)?;
+        let pages = pages_of(self.repo, self.champion, self.task)?;
+        let demand = self.demand(proposer.name(), &program, ask)?;
         let brief = Brief {
             program: &program,
             files: &files,
@@ -163,7 +173,7 @@ impl Desk<'_> {
 
     /// A candidate of what stands in the worktree, with the proposal's edits.
     pub(crate) fn candidate(&self, proposal: Proposal, wish: Wish) -> Result<Result<Candidate, NoCandidate>> {
-        let start = self.start();
+        let start = self.start(&wish.proposer);
         if let Err(refusal) = write_edits(self.worktree.path(), &proposal.edits, self.task.editable())? {
             return Ok(Err(refusal.into()));
         }
@@ -174,7 +184,7 @@ impl Desk<'_> {
             Err(refusal) => return Ok(Err(refusal.into())),
         };
         let commit = self.worktree.commit_changes(self.repo, self.champion, &changes, &message(&proposal))?;
-        if self.repo.same_files(commit, self.start_commit()?)? {
+        if self.repo.same_files(commit, self.start_commit(&wish.proposer)?)? {
             return Ok(Err(unedited(proposal)));
         }
         let (source, lines) = source_of(self.repo, commit, self.task.editable())?;
@@ -184,7 +194,8 @@ impl Desk<'_> {
             // against the champion, as the candidate's commit is
             proposal.changes = carried_over(&from.proposal.changes, proposal.changes.split_off(0));
         }
-        let (carries, excursion) = self.builds_on();
+        let class = class_of(self.repo, self.start_commit(&wish.proposer)?, commit, self.task.editable())?;
+        let (carries, excursion) = self.builds_on(&wish.proposer);
         let candidate = Candidate {
             commit,
             paths,
@@ -196,7 +207,7 @@ impl Desk<'_> {
             may_carry: wish.may_carry,
             carries,
             excursion,
-            class: class_of(self.repo, self.start_commit()?, commit, self.task.editable())?,
+            class,
             ahead: false,
             program: wish.program,
             demand: wish.demand,
@@ -235,17 +246,32 @@ impl Desk<'_> {
         }))
     }
 
-    /// Whose files the next proposal starts from.
-    pub(crate) fn start(&self) -> Start<'_> {
-        match self.history.lead() {
-            Some(lead) => Start::Lead(lead),
-            None => Start::Champion,
-        }
+    /// Whose files this proposer's next proposal starts from.
+    pub(crate) fn start(&self, proposer: &str) -> Start<'_> {
+        let known = KnownNoise {
+            task: self.task,
+            state: self.state,
+            tag: self.tag.as_str(),
+            history: self.history,
+            night: self.night,
+            profile: self.setting.profile,
+            device: &self.setting.device,
+        };
+        start_of(proposer, self.history, || known.noise(None), self.task)
     }
 
-    /// The promising trial that a proposal made now carries, or the trial that an excursion starts it from.
-    pub(crate) fn builds_on(&self) -> (Option<u64>, Option<u64>) {
-        match self.start() {
+    /// What a proposer is asked for beyond the brief. A repair is asked for what its attempt was.
+    fn demand(&self, proposer: &str, program: &str, ask: &Ask) -> Result<Demand> {
+        if ask.repair.is_some() || proposer == knobs::NAME {
+            return Ok(ask.demand.clone());
+        }
+        asked(self.history, program, self.task, Some(self.dir), ask.running.is_some())
+    }
+
+    /// The promising trial that this proposer's next proposal carries, or the trial that an excursion starts it
+    /// from.
+    pub(crate) fn builds_on(&self, proposer: &str) -> (Option<u64>, Option<u64>) {
+        match self.start(proposer) {
             Start::Champion => (None, None),
             Start::Lead(lead) => (Some(lead.trial), None),
             Start::Excursion(from) => (None, Some(from.trial)),
@@ -253,8 +279,8 @@ impl Desk<'_> {
     }
 
     /// The commit of those files.
-    pub(crate) fn start_commit(&self) -> Result<Oid> {
-        match self.start().trial().and_then(|trial| trial.commit.as_deref()) {
+    pub(crate) fn start_commit(&self, proposer: &str) -> Result<Oid> {
+        match self.start(proposer).trial().and_then(|trial| trial.commit.as_deref()) {
             Some(commit) => self.repo.parse(commit),
             None => Ok(self.champion),
         }
@@ -262,45 +288,12 @@ impl Desk<'_> {
 
     /// The editable files of a commit that are text.
     pub(crate) fn source_files(&self, commit: Oid) -> Result<Vec<SourceFile>> {
-        let files = self.repo.editable_files(commit, self.task.editable())?;
-        let text = |(path, bytes): (PathBuf, Vec<u8>)| {
-            Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
-        };
-        Ok(files.into_iter().filter_map(text).collect())
-    }
-
-    /// The pages that proposers are shown besides. Exit code 2 for one that the champion does not hold as text.
-    fn pages(&self) -> Result<Vec<SourceFile>> {
-        let names = &self.task.proposer.pages;
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let files = self.repo.files(self.champion)?;
-        let read = |name: &String| {
-            let entry = files.get(Path::new(name)).copied();
-            let bytes = entry.map(|entry| self.repo.blob(entry)).transpose()?;
-            let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-            let missing = || {
-                Error::usage(format!("[proposer] pages: {name} is no text file of the champion's commit"))
-                    .at(FILE)
-                    .hint("commit it before the tag begins, or take it out of `pages`")
-            };
-            Ok(SourceFile { path: name.clone(), text: text.ok_or_else(missing)? })
-        };
-        names.iter().map(read).collect()
+        text_files(self.repo, commit, self.task)
     }
 
     /// The human's brief; empty where there is none. Exit code 2 for what cannot be read.
     pub(crate) fn program(&self) -> Result<String> {
-        let path = self.state.root().join("program.md");
-        match plain_file::read_to_string(&path) {
-            Ok(text) => Ok(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            Err(error) => Err(Error::usage("the brief cannot be read")
-                .at(path)
-                .because(error)
-                .hint("make it a plain text file, or remove it")),
-        }
+        read_program(self.state.root())
     }
 
     /// Keeps each version of the human's brief that a proposal was made under; its name there.
@@ -316,6 +309,88 @@ impl Desk<'_> {
             write_atomic(&path, program.as_bytes())?;
         }
         Ok(Some(version))
+    }
+}
+
+/// Whose files a proposer's next proposal starts from.
+pub(crate) fn start_of<'a>(
+    proposer: &str,
+    history: &'a History,
+    noise: impl FnOnce() -> Noise,
+    task: &Task,
+) -> Start<'a> {
+    if proposer == "try" {
+        return Start::Champion; // a person's edit is of the champion's files
+    }
+    if let Some(lead) = history.lead() {
+        return Start::Lead(lead);
+    }
+    if proposer == knobs::NAME {
+        return Start::Champion; // it searches far by itself, and knows the scales from the champion's files
+    }
+    match excursion::start(history, &noise(), task.metric.goal, task.proposer.excursion) {
+        Some(trial) => Start::Excursion(trial),
+        None => Start::Champion,
+    }
+}
+
+/// What the next proposal of a model or an agent is asked for beyond the brief: a person's hint, and what the
+/// history and the brief ask for. `ahead`: a trial is under way.
+pub(crate) fn asked(
+    history: &History,
+    program: &str,
+    task: &Task,
+    dir: Option<&TagDir>,
+    ahead: bool,
+) -> Result<Demand> {
+    let mut demand = demand(history, program, task.proposer.explore_every, ahead);
+    let hint = dir.map(|dir| Hints::of(dir).next(history)).transpose()?.flatten();
+    if let Some(hint) = hint {
+        (demand.hint, demand.hint_id) = (Some(hint.text), Some(hint.id));
+    }
+    Ok(demand)
+}
+
+/// The editable files of a commit that are text.
+pub(crate) fn text_files(repo: &Repo, commit: Oid, task: &Task) -> Result<Vec<SourceFile>> {
+    let files = repo.editable_files(commit, task.editable())?;
+    let text = |(path, bytes): (PathBuf, Vec<u8>)| {
+        Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
+    };
+    Ok(files.into_iter().filter_map(text).collect())
+}
+
+/// The pages that proposers are shown besides. Exit code 2 for one that the commit does not hold as text.
+pub(crate) fn pages_of(repo: &Repo, commit: Oid, task: &Task) -> Result<Vec<SourceFile>> {
+    let names = &task.proposer.pages;
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let files = repo.files(commit)?;
+    let read = |name: &String| {
+        let entry = files.get(Path::new(name)).copied();
+        let bytes = entry.map(|entry| repo.blob(entry)).transpose()?;
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let missing = || {
+            Error::usage(format!("[proposer] pages: {name} is no text file of the champion's commit"))
+                .at(FILE)
+                .hint("commit it before the tag begins, or take it out of `pages`")
+        };
+        Ok(SourceFile { path: name.clone(), text: text.ok_or_else(missing)? })
+    };
+    names.iter().map(read).collect()
+}
+
+/// The human's brief; empty where there is none. Exit code 2 for what cannot be read.
+pub(crate) fn read_program(root: &Path) -> Result<String> {
+    let path = root.join("program.md");
+    match plain_file::read_to_string(&path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(Error::usage("the brief cannot be read")
+            .at(path)
+            .because(error)
+            .hint("make it a plain text file, or remove it")),
     }
 }
 

@@ -9,6 +9,8 @@ use crate::{
     ahead::{Draft, Folder},
     companion::Companion,
     config::ProposerKind,
+    control::{self, Control, Wish},
+    demand::structural_share,
     error::{Error, Result},
     hire::take_scratch,
     journal::{Event, Status, TrialRecord},
@@ -38,6 +40,9 @@ pub fn is_rerun_due(noise: &Noise, since: u32) -> bool {
     let measured = matches!(noise.origin(), Origin::Measured(ENOUGH_DEGREES..));
     since >= if measured { RERUN_EVERY } else { RERUN_EVERY_AT_FIRST }
 }
+
+/// The reason of a run that a signal ended.
+const STOPPED: &str = "stopped by a signal";
 
 /// What a run came to.
 #[derive(Clone, Debug)]
@@ -71,6 +76,10 @@ struct Shift<'a> {
     named: &'a mut dyn Proposer,
     kind: ProposerKind,
     patience: Patience,
+    /// What a person wishes meanwhile.
+    control: Control,
+    /// What was last found wrong in `program.md`.
+    noted: Option<String>,
     /// Whether proposals may be made while trials train.
     lookahead: bool,
     /// What makes the next one.
@@ -101,12 +110,24 @@ impl Session {
         self.check_sandbox(matches!(kind, ProposerKind::Llm | ProposerKind::Agent), observer)?;
         let mut named = self.desk().hire(kind, watch.has_cost_cap())?;
         let patience = Patience::new(named.name(), self.task.proposer.fallback);
+        let control = Control::listen(&self.state)?;
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
         let lookahead =
             self.task.proposer.lookahead && matches!(kind, ProposerKind::Llm | ProposerKind::Agent);
-        let mut shift =
-            Shift { watch: &mut watch, named: named.as_mut(), kind, patience, lookahead, ahead: None };
-        let result = self.run_loop(&mut shift, observer);
+        let mut shift = Shift {
+            watch: &mut watch,
+            named: named.as_mut(),
+            kind,
+            patience,
+            control,
+            noted: None,
+            lookahead,
+            ahead: None,
+        };
+        let mut result = self.run_loop(&mut shift, observer);
+        if result.as_ref().is_ok_and(|reason| reason == STOPPED) && shift.control.wish() == Wish::Stop {
+            result = Ok(control::STOPPED.to_owned()); // `--now` comes as a signal
+        }
         let kept = self.keep_spread();
         let reason = match &result {
             Ok(reason) => reason.clone(),
@@ -129,7 +150,6 @@ impl Session {
     }
 
     fn run_loop(&mut self, shift: &mut Shift<'_>, observer: &mut dyn Observer) -> Result<String> {
-        const STOPPED: &str = "stopped by a signal";
         self.ensure_data(observer)?;
         if let Some(reason) = self.end_of(shift.watch) {
             return Ok(reason);
@@ -145,12 +165,9 @@ impl Session {
             shift.watch.count_trial(true, false);
         }
         loop {
-            if self.stop.is_set() {
-                return Ok(STOPPED.to_owned());
-            }
             let spent = self.state.spent_in(&self.payer.run)?;
             shift.watch.set_spent(spent.tokens, spent.usd);
-            if let Some(reason) = self.end_of(shift.watch) {
+            if let Some(reason) = self.heed(shift, observer)? {
                 return Ok(reason);
             }
             let noise = self.noise(None);
@@ -243,6 +260,43 @@ impl Session {
         Ok(None)
     }
 
+    /// Waits while a person wishes it; the reason when the run is to end.
+    fn heed(&mut self, shift: &mut Shift<'_>, observer: &mut dyn Observer) -> Result<Option<String>> {
+        let mut paused = false;
+        let reason = loop {
+            if self.stop.is_set() {
+                break Some(STOPPED.to_owned());
+            }
+            if let Some(reason) = self.end_of(shift.watch) {
+                break Some(reason);
+            }
+            match shift.control.wish() {
+                Wish::Go => break None,
+                Wish::Stop => break Some(control::STOPPED.to_owned()),
+                Wish::Pause => {}
+            }
+            if !paused {
+                paused = true;
+                self.journal.append(Event::Paused { at: now() })?;
+                observer
+                    .tell(Progress::Note("paused: `ratchet resume` lets it go on, `ratchet stop` ends it"));
+            }
+            self.sleep(control::GLANCE);
+        };
+        if paused {
+            self.journal.append(Event::Resumed { at: now() })?;
+        }
+        if paused && reason.is_none() {
+            observer.tell(Progress::Note("goes on"));
+        }
+        let wrong = structural_share(&self.desk().program()?).err();
+        if wrong != shift.noted {
+            wrong.iter().for_each(|wrong| observer.tell(Progress::Note(wrong)));
+            shift.noted = wrong;
+        }
+        Ok(reason)
+    }
+
     /// The stop rule that ends the run now.
     fn end_of(&self, watch: &Watch) -> Option<String> {
         watch.reason(self.history().champion().and_then(|record| record.value))
@@ -261,7 +315,7 @@ impl Session {
             Some(Ok(draft)) => (draft, ahead.scratch()),
             Some(Err(why)) => return Ok(Turn::None(proposer.name().to_owned(), why, ahead.scratch())),
             None => {
-                let base = self.desk().start_commit()?;
+                let base = self.desk().start_commit(proposer.name())?;
                 if base != self.champion() {
                     self.worktree.restore(base, &self.repo.files(base)?)?;
                 }
@@ -348,7 +402,8 @@ impl Session {
     ) -> Result<Repaired> {
         observer.tell(Progress::Proposing { proposer: proposer.name() });
         let repair = Some(Repair { failed: open.candidate.proposal.clone(), round, message });
-        let ask = Ask { budget: watch.budget(), repair, ..Ask::default() };
+        let demand = open.candidate.demand.clone();
+        let ask = Ask { budget: watch.budget(), repair, demand, ..Ask::default() };
         let candidate = self.desk().propose(proposer, &ask)?;
         match candidate {
             Ok(candidate) if candidate.source == open.candidate.source => Ok(Repaired::No),

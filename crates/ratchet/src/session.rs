@@ -306,6 +306,7 @@ impl Session {
             champion: self.champion,
             scratch: self.dir.path().join("proposing"),
             payer: &self.payer,
+            night: self.night(),
             stop: &self.stop,
         }
     }

@@ -11,10 +11,12 @@ use crate::{
     ahead::Wasted,
     attribution::{Attribution, Curve},
     config::{Goal, Task},
+    control::{self, Wish},
     error::{Error, Result},
     git::Repo,
     history::History,
     journal::{self, Status, TrialRecord},
+    novelty::{Novelty, Tally},
     plain_file,
     proposer::Usage,
     runlog::{plain, tail_of},
@@ -22,6 +24,9 @@ use crate::{
     state::{State, Tag},
     trial::no_such_trial,
 };
+
+/// Categories that a status for people names.
+const KINDS_SHOWN: usize = 6;
 
 /// `ratchet status --json`; null for what is not there yet.
 #[derive(Debug, Serialize)]
@@ -60,8 +65,16 @@ pub struct StatusReport {
     pub wasted: Wasted,
     /// What proposers have spent for this tag, calls in flight at their worst.
     pub spent: Usage,
+    /// Edits by how deep they go.
+    pub classes: Vec<Share>,
+    /// Trials by the kind of change that their proposers named, the most tried first.
+    pub categories: Vec<Share>,
+    /// Hints that no trial has taken up yet.
+    pub hints: usize,
     /// Whether a run holds the lock now.
     pub running: bool,
+    /// Whether it waits because a person asked it to.
+    pub paused: bool,
     #[serde(skip)]
     goal: Goal,
     #[serde(skip)]
@@ -72,6 +85,36 @@ pub struct StatusReport {
     last_stop: Option<String>,
     #[serde(skip)]
     pid: Option<u32>,
+    #[serde(skip)]
+    wish: Wish,
+}
+
+/// Trials of one kind in a status.
+#[derive(Debug, Serialize)]
+pub struct Share {
+    /// The kind.
+    pub name: String,
+    /// Its part of all that have one, 0 to 1.
+    pub share: f64,
+    /// How they ended.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// Keeps per trial, 0 to 1.
+    pub keep_rate: f64,
+}
+
+impl Share {
+    fn all(tallies: impl Iterator<Item = (String, Tally)> + Clone) -> Vec<Self> {
+        let all: u64 = tallies.clone().map(|(_, tally)| tally.tried).sum();
+        tallies
+            .map(|(name, tally)| Self {
+                name,
+                share: tally.tried as f64 / all.max(1) as f64,
+                tally,
+                keep_rate: tally.keep_rate(),
+            })
+            .collect()
+    }
 }
 
 /// One trial in a status.
@@ -98,10 +141,11 @@ pub fn short(commit: &str) -> String {
 
 /// A tag's history, for reading.
 pub struct View {
-    task: Task,
-    state: State,
-    tag: Option<Tag>,
-    history: History,
+    pub(crate) task: Task,
+    pub(crate) repo: Repo,
+    pub(crate) state: State,
+    pub(crate) tag: Option<Tag>,
+    pub(crate) history: History,
 }
 
 impl View {
@@ -127,10 +171,10 @@ impl View {
             Some(tag) => journal::read(&state.tag(tag).journal())?,
             None => History::default(),
         };
-        Ok(Self { task, state, tag, history })
+        Ok(Self { task, repo, state, tag, history })
     }
 
-    fn known_noise(&self) -> Option<KnownNoise<'_>> {
+    pub(crate) fn known_noise(&self) -> Option<KnownNoise<'_>> {
         let (init, tag) = self.history.init().zip(self.tag.as_ref())?;
         Some(KnownNoise {
             task: &self.task,
@@ -155,6 +199,7 @@ impl View {
             tokens: spent.tokens,
             usd: (spent.unpriced < spent.calls).then_some(spent.usd),
         })?;
+        let novelty = Novelty::of(history.trials());
         Ok(StatusReport {
             task: self.task.name().to_owned(),
             tag: self.tag.as_ref().map(Tag::to_string),
@@ -173,7 +218,12 @@ impl View {
             vetoed_s: history.vetoes() as f64 * history.seconds_a_trial(),
             wasted: history.wasted(),
             spent,
+            classes: Share::all(novelty.classes.iter().map(|(class, tally)| (class.to_string(), *tally))),
+            categories: Share::all(novelty.categories.iter().cloned()),
+            hints: self.pending_hints()?.len(),
             running: pid.is_some(),
+            paused: pid.is_some() && history.paused_since().is_some(),
+            wish: pid.and_then(|pid| control::wish(&self.state, pid)).unwrap_or(Wish::Go),
             goal: self.task.metric.goal,
             device: history.init().map(|init| init.device.clone()),
             open: history.open(),
@@ -279,6 +329,25 @@ impl View {
         if let Some(expected) = record.proposal.expected_delta {
             line("expected", format!("{expected:+.6}"));
         }
+        if let Some(class) = record.class {
+            line("edit", class.to_string());
+        }
+        if let Some(version) = &record.program {
+            line("brief", self.state.briefs().join(format!("{version}.md")).display().to_string());
+        }
+        let demand = &record.demand;
+        if let Some(hint) = &demand.hint {
+            line("hint", plain(hint, 300));
+        }
+        if !demand.unlike.is_empty() {
+            line("asked", plain(&format!("for a category other than {}", demand.unlike.join(", ")), 300));
+        }
+        if demand.structural {
+            line("asked", "for a structural edit".to_owned());
+        }
+        if let Some(from) = record.excursion {
+            line("excursion", format!("from the files of trial {from}"));
+        }
         let carried: Vec<String> =
             self.history.carried(record.carries).map(|c| c.trial.to_string()).collect();
         if !carried.is_empty() {
@@ -371,9 +440,35 @@ impl StatusReport {
                 self.wasted.proposals, self.wasted.usage.tokens
             );
         }
+        for (head, shares) in [("edits", &self.classes), ("kinds", &self.categories)] {
+            let words: Vec<String> = shares
+                .iter()
+                .take(KINDS_SHOWN)
+                .map(|kind| {
+                    let (percent, tally) = (100.0 * kind.share, kind.tally);
+                    format!("{} {} ({percent:.0} %, {} kept)", tally.tried, kind.name, tally.kept)
+                })
+                .collect();
+            if !words.is_empty() {
+                let more = shares.len().saturating_sub(KINDS_SHOWN);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let _ = writeln!(text, "{head:9} {}{more}", words.join(", "));
+            }
+        }
+        if self.hints > 0 {
+            let _ = writeln!(text, "hints     {} waiting: `ratchet hint` lists them", self.hints);
+        }
+        let then = match self.wish {
+            Wish::Go => "",
+            Wish::Pause => "; it pauses after its trial",
+            Wish::Stop => "; it ends after its trial",
+        };
         let now = match (self.pid, self.open, &self.last_stop) {
-            (Some(pid), Some(trial), _) => format!("running, pid {pid}, in trial {trial}"),
-            (Some(pid), None, _) => format!("running, pid {pid}"),
+            (Some(pid), _, _) if self.paused => {
+                format!("paused, pid {pid}: `ratchet resume` lets it go on, `ratchet stop` ends it")
+            }
+            (Some(pid), Some(trial), _) => format!("running, pid {pid}, in trial {trial}{then}"),
+            (Some(pid), None, _) => format!("running, pid {pid}{then}"),
             (None, Some(trial), _) => {
                 format!("not running; trial {trial} was interrupted and its number is used again")
             }

@@ -25,6 +25,7 @@ use crate::{
     error::{Doing, Error, Result},
     fingerprint::{Snapshot, difference},
     git::{Files, remove},
+    hints::Hints,
     history::mean,
     journal::{Event, Status, TrialRecord},
     ledger,
@@ -129,6 +130,7 @@ impl Session {
             trial,
             parent: candidate.parent,
             commit: candidate.commit.to_string(),
+            hint: candidate.demand.hint_id.clone(),
         })?;
         open.files = self.repo.files(candidate.commit)?;
         self.worktree.restore(candidate.commit, &open.files)
@@ -338,6 +340,7 @@ impl Session {
             }
             self.journal.append(Event::Advanced { commit: commit.to_string() })?;
         }
+        Hints::of(&self.dir).sweep(self.history())?;
         self.put_away(trial, status)?;
         if status == Status::Keep {
             self.set_champion(commit)?

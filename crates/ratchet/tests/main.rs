@@ -11,6 +11,7 @@ mod faults; // by ptrace
 mod ledger;
 mod night;
 mod noise;
+mod novelty;
 mod processes;
 mod proposers;
 mod rates;
@@ -22,6 +23,7 @@ mod repositories;
 mod run;
 #[path = "../examples/nights/night.rs"]
 mod simulated;
+mod steering;
 mod survival;
 mod swaps;
 mod toy;

@@ -49,10 +49,11 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
         champion: order.champion,
         scratch: folder.scratch(),
         payer: &order.payer,
+        night: None,
         stop,
     };
-    let start = desk.start_commit()?;
     let mut proposer = desk.hire(order.kind, false)?;
+    let start = desk.start_commit(proposer.name())?;
     let outcome = draft(&desk, proposer.as_mut(), &order, &folder)?;
     // what was refused may hold anything, a key of the user's among it
     worktree.restore(order.champion, &repo.files(order.champion)?)?;
@@ -83,9 +84,9 @@ fn draft(
     order: &Order,
     folder: &Folder,
 ) -> Result<std::result::Result<Draft, NoCandidate>> {
-    let start = desk.start_commit()?;
+    let start = desk.start_commit(proposer.name())?;
     desk.worktree.restore(start, &desk.repo.files(start)?)?;
-    let mut ask = Ask { budget: order.budget, running: order.running.clone(), repair: None };
+    let mut ask = Ask { budget: order.budget, running: order.running.clone(), ..Ask::default() };
     let mut candidate = match desk.propose(proposer, &ask)? {
         Ok(candidate) => candidate,
         Err(why) => return Ok(Err(why)),
@@ -123,6 +124,7 @@ fn draft(
         };
         round += 1;
         let failed = candidate.proposal.clone();
+        ask.demand = candidate.demand.clone();
         ask.repair = Some(Repair { failed, round, message });
         let mended = match round <= desk.task.proposer.repairs {
             true => desk.propose(proposer, &ask)?.ok(),

@@ -416,6 +416,13 @@ pub mod as_text {
     }
 }
 
+/// The change from one text to another as a patch of a file, as `git diff` prints it.
+pub fn unified(path: &str, old: &str, new: &str) -> Result<String> {
+    let path = Path::new(path);
+    let mut patch = git2::Patch::from_buffers(old.as_bytes(), Some(path), new.as_bytes(), Some(path), None)?;
+    Ok(String::from_utf8_lossy(&patch.to_buf()?).into_owned())
+}
+
 /// The first seven digits.
 pub fn short(id: Oid) -> String {
     id.to_string()[..7].to_owned()

@@ -172,7 +172,7 @@ impl Session {
         let Some(trial) = night.trials.get(&number).cloned() else {
             return Err(Error::internal(format!("trial {number} of the night is missing")));
         };
-        let other_start = self.desk().builds_on() != (trial.carries, trial.excursion);
+        let other_start = self.desk().builds_on(&trial.proposer) != (trial.carries, trial.excursion);
         self.differs(
             other_start,
             format!("trial {number} starts from other files than it was recorded with"),
@@ -182,7 +182,7 @@ impl Session {
             self.differs(!same, format!("the recorded answers of trial {number} make another edit"));
         }
         let desk = self.desk();
-        let start = desk.start_commit()?;
+        let start = desk.start_commit(&trial.proposer)?;
         self.worktree.restore(start, &self.repo.files(start)?)?;
         for path in &trial.removed {
             // a recording may hold any path: only what a candidate may remove is removed
@@ -218,7 +218,7 @@ impl Session {
         let settings = night.and_then(|night| night.head.llm.as_ref());
         let (Some(settings), false) = (settings, calls.is_empty()) else { return Ok(None) };
         let desk = self.desk();
-        let start = desk.start_commit()?;
+        let start = desk.start_commit("llm")?;
         self.worktree.restore(start, &self.repo.files(start)?)?;
         let mut candidate: Option<Candidate> = None;
         for (round, calls) in calls.iter().enumerate() {

@@ -88,9 +88,12 @@ impl<'a> Start<'a> {
 
 /// What the driver asks of one proposal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Demand {
     /// A person's idea, to be taken up now.
     pub hint: Option<String>,
+    /// Its name in the queue of hints.
+    pub hint_id: Option<String>,
     /// Categories tried of late; where there are any, the proposal is to be of another.
     pub unlike: Vec<String>,
     /// Whether the edit is to change structure and not only constants.

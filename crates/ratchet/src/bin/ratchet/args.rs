@@ -137,6 +137,34 @@ pub(crate) enum Command {
     /// Make the next proposal while a trial trains; the loop runs it
     #[command(name = ahead::COMMAND, hide = true)]
     Ahead,
+    /// Queue an idea for the next proposal: ratchet hint "try a cosine decay"; alone it lists the queue
+    Hint {
+        /// The idea, in a sentence or two
+        text: Option<String>,
+        /// Take number N of the list out of the queue
+        #[arg(long, value_name = "N", conflicts_with = "text")]
+        remove: Option<usize>,
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// What a proposer would be told now; with --suggest, a change of program.md from the trials
+    Brief {
+        /// Draft a change of program.md, which only you apply
+        #[arg(long)]
+        suggest: bool,
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// Have the run wait after its trial
+    Pause,
+    /// Let a paused run go on
+    Resume,
+    /// End the run after its trial: ratchet stop; or in the middle of it: ratchet stop --now
+    Stop {
+        /// At once; the trial has no row
+        #[arg(long)]
+        now: bool,
+    },
     /// Check toolchain, GPU, data and task, with a remedy for each failure
     Doctor {
         /// Print one JSON object

@@ -16,7 +16,7 @@ use ratchet::{
     attempt::Tried,
     beginning::New,
     config::{ProposerKind, Task},
-    cuda, doctor,
+    control, cuda, doctor,
     error::{Error, Kind},
     exec::StopFlag,
     history::History,
@@ -107,6 +107,21 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         }
         Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
         Command::Log { tag } => print(&View::open(root, tag.tag)?.log()),
+        Command::Hint { text, remove, tag } => {
+            let view = View::open(root, tag.tag)?;
+            print(&match (text, remove) {
+                (Some(text), _) => view.add_hint(&text)?,
+                (None, Some(number)) => view.remove_hint(number)?,
+                (None, None) => view.hints()?,
+            })
+        }
+        Command::Brief { suggest, tag } => {
+            let view = View::open(root, tag.tag)?;
+            if suggest { draft(&view) } else { print(&view.brief()?) }
+        }
+        Command::Pause => print(&control::pause(&State::new(root))?),
+        Command::Resume => print(&control::resume(&State::new(root))?),
+        Command::Stop { now } => print(&control::stop(&State::new(root), now)?),
         Command::TryForbidden { acts } => print(&doctor::forbidden::try_acts(&acts)?),
         Command::TryCuda { libraries } => print(&cuda::try_libraries(&libraries).line()?),
         Command::Ahead => {
@@ -120,6 +135,22 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
             Ok(ExitCode::from(code))
         }
     }
+}
+
+/// A drafted change of `program.md`: the patch on standard output, what to do with it beside it.
+fn draft(view: &View) -> Result<ExitCode> {
+    let said = match view.suggest()? {
+        Some(suggestion) => {
+            print(&suggestion.patch)?;
+            format!(
+                "nothing is changed: read it, edit it, and apply it yourself with `git apply {}`",
+                suggestion.file
+            )
+        }
+        None => "the trials say nothing yet that program.md does not say".to_owned(),
+    };
+    let _ = writeln!(std::io::stderr(), "{said}");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Standard output; a reader that closed the pipe has read enough.

@@ -15,7 +15,7 @@ use crate::{
     verdict::{Crash, Decision, IMPROVED, Outcome, Policy, Rule, Score, Scored, verdict},
 };
 
-static DEMAND: Demand = Demand { hint: None, unlike: Vec::new(), structural: false };
+static DEMAND: Demand = Demand { hint: None, hint_id: None, unlike: Vec::new(), structural: false };
 static METRIC: Metric = Metric { name: String::new(), goal: Goal::Minimize };
 
 /// A task made of one file of knobs; `loss` maps their values to the metric, `None` to a crash.

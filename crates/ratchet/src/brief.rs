@@ -1,0 +1,88 @@
+//! `ratchet brief`: what a proposer would be told now, and a change of `program.md` for the person to apply.
+//!
+//! Reads only, and takes no lock: a run may be under way.
+
+use std::fs;
+
+use crate::{
+    error::{Doing, Error, Result},
+    git::{Oid, unified},
+    journal::TrialRecord,
+    noise::Noise,
+    proposer::{Brief, Budget, context},
+    proposing::{asked, pages_of, program_version, read_program, start_of, text_files},
+    show::View,
+    state::replace,
+    suggest::suggestion,
+};
+
+/// A drafted change of `program.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    /// The change, as `git diff` prints it.
+    pub patch: String,
+    /// Where it is kept, relative to the root.
+    pub file: String,
+}
+
+impl View {
+    /// The prompt that the next proposal would be asked for with. A run's limits are not known here.
+    pub fn brief(&self) -> Result<String> {
+        let history = &self.history;
+        let program = read_program(self.state.root())?;
+        let noise = self.known_noise().map(|known| known.noise(None)).unwrap_or_else(Noise::unknown);
+        let start = start_of("", history, || noise, &self.task);
+        let base = || history.init().map_or_else(|| self.repo.head(), |init| self.repo.parse(&init.base));
+        let champion = self.commit_of(history.champion()).unwrap_or_else(base)?;
+        let from = self.commit_of(start.trial()).unwrap_or(Ok(champion))?;
+        let files = text_files(&self.repo, from, &self.task)?;
+        let pages = pages_of(&self.repo, champion, &self.task)?;
+        let dir = self.tag.as_ref().map(|tag| self.state.tag(tag));
+        let demand = asked(history, &program, &self.task, dir.as_ref(), false)?;
+        Ok(context::prompt(&Brief {
+            program: &program,
+            files: &files,
+            pages: &pages,
+            profile: history.init().and_then(|init| init.profile.as_deref()),
+            metric: &self.task.metric,
+            trials: history.trials(),
+            best: history.champion(),
+            start,
+            demand: &demand,
+            running: None,
+            in_vain: history.in_vain(),
+            records: dir.as_ref().map_or(self.state.root(), |dir| dir.path()),
+            budget: Budget::default(),
+            seed: 0,
+            repair: None,
+            worktree: self.state.root(),
+        }))
+    }
+
+    fn commit_of(&self, record: Option<&TrialRecord>) -> Option<Result<Oid>> {
+        Some(self.repo.parse(record?.commit.as_deref()?))
+    }
+
+    /// A change of `program.md` drafted from the trials, and kept; nothing is applied. `None` while the trials say
+    /// nothing that is worth a line, or the brief says it already.
+    ///
+    /// Exit code 2 where there is no `program.md`.
+    pub fn suggest(&self) -> Result<Option<Suggestion>> {
+        let program = read_program(self.state.root())?;
+        if program.is_empty() {
+            return Err(
+                Error::usage("there is no program.md to change").hint("write a first one in your own words")
+            );
+        }
+        let Some(tag) = &self.tag else { return Ok(None) };
+        let drafted = suggestion(&program, tag.as_str(), &self.task.metric, self.history.trials());
+        let Some(drafted) = drafted.filter(|drafted| *drafted != program) else { return Ok(None) };
+        let patch = unified("program.md", &program, &drafted)?;
+        let folder = self.state.briefs().join("suggestions");
+        fs::create_dir_all(&folder).doing("create", &folder)?;
+        let name = format!("{tag}-{:04}-{}.patch", self.history.trials().len(), program_version(&program));
+        let via = folder.join(format!("{name}.{}", std::process::id()));
+        replace(&folder.join(&name), &via, patch.as_bytes())?;
+        Ok(Some(Suggestion { patch, file: format!(".ratchet/briefs/suggestions/{name}") }))
+    }
+}
