@@ -190,6 +190,9 @@ impl Desk<'_> {
         let (source, lines) = source_of(self.repo, commit, self.task.editable())?;
         let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
         let mut proposal = describe(proposal, &paths);
+        if proposal.changes.is_empty() {
+            proposal.changes = knobs::moved(&files, &self.source_files(commit)?, brief.profile);
+        }
         if let Some(from) = start.trial() {
             // against the champion, as the candidate's commit is
             proposal.changes = carried_over(&from.proposal.changes, proposal.changes.split_off(0));

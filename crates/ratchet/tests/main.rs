@@ -1,6 +1,7 @@
 //! The `ratchet` binary from outside: a toy task, real git, and the contract of `docs/design.md`.
 
 mod agents;
+mod api_page;
 mod beginnings;
 mod builds;
 mod confined;
@@ -9,6 +10,7 @@ mod cuda;
 #[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod faults; // by ptrace
 mod ledger;
+mod llm;
 mod night;
 mod noise;
 mod novelty;

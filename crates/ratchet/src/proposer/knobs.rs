@@ -60,6 +60,17 @@ impl Proposer for Knobs {
     }
 }
 
+/// The marked values that differ between two states of the files, whoever changed them; none where a marker cannot
+/// be followed.
+pub(crate) fn moved(before: &[SourceFile], after: &[SourceFile], profile: Option<&str>) -> Vec<KnobChange> {
+    let (Ok(before), Ok(after)) = (knobs(before, profile), knobs(after, profile)) else { return Vec::new() };
+    let change = |new: Knob| {
+        let old = before.iter().find(|old| old.name == new.name && old.text != new.text)?;
+        Some(KnobChange { name: new.name, from: old.text.clone(), to: new.text })
+    };
+    after.into_iter().filter_map(change).collect()
+}
+
 /// All knobs of the files, in the order of files and lines.
 fn knobs(files: &[SourceFile], profile: Option<&str>) -> Result<Vec<Knob>, ProposeError> {
     let mut knobs: Vec<Knob> = Vec::new();

@@ -27,17 +27,17 @@ const LEVELS: [Level; 8] = [
 ];
 
 #[derive(Clone, Copy)]
-struct Level {
+pub(super) struct Level {
     /// The latest trials that are rows.
-    latest: usize,
+    pub(super) latest: usize,
     /// The latest keeps that are rows.
-    keeps: usize,
-    older: Older,
+    pub(super) keeps: usize,
+    pub(super) older: Older,
 }
 
 /// What is said of a trial that is no row.
 #[derive(Clone, Copy)]
-enum Older {
+pub(super) enum Older {
     /// So many bytes of its description, among others of its kind.
     Words(usize),
     /// Its number, in a line for its category and what it moved.
@@ -58,7 +58,7 @@ pub(super) fn table(trials: &[TrialRecord], metric: &Metric, room: usize) -> Str
     LEVELS[..last].iter().map(text).find(|text| text.len() <= room).unwrap_or_else(|| text(&LEVELS[last]))
 }
 
-fn at(level: &Level, trials: &[TrialRecord], metric: &Metric) -> String {
+pub(super) fn at(level: &Level, trials: &[TrialRecord], metric: &Metric) -> String {
     let kept = trials.iter().filter(|trial| trial.status == Status::Keep).count();
     let old_keeps = kept.saturating_sub(level.keeps);
     let old = trials.len().saturating_sub(level.latest);

@@ -226,3 +226,14 @@ proptest! {
         prop_assert!(text.len() <= 24, "{} has more digits than a person would type", number(&text).value);
     }
 }
+
+#[test]
+fn an_edit_of_anyones_shows_the_marked_values_that_it_moved() {
+    let files = |text: &str| [SourceFile { path: "a.rs".into(), text: text.into() }];
+    let before = files("const A: f64 = 0.1; // knob: log 0.01..1\nconst B: i32 = 2; // knob: int 1..8\n");
+    let after =
+        files("fn new() {}\nconst B: i32 = 3; // knob: int 1..8\nconst A: f64 = 0.1; // knob: log 0.01..1\n");
+    let change = KnobChange { name: "B".into(), from: "2".into(), to: "3".into() };
+    assert_eq!(moved(&before, &after, None), [change]);
+    assert_eq!(moved(&before, &files("const A: f64 = 0.1; // knob: logg 1\n"), None), []);
+}
