@@ -191,7 +191,9 @@ impl Desk<'_> {
         let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
         let mut proposal = describe(proposal, &paths);
         if proposal.changes.is_empty() {
-            proposal.changes = knobs::moved(&files, &self.source_files(commit)?, brief.profile);
+            let (before, after) = (self.source_files(self.start_commit()?)?, self.source_files(commit)?);
+            proposal.changes =
+                knobs::moved(&before, &after, self.setting.profile.map(|profile| profile.name()));
         }
         if let Some(from) = start.trial() {
             // against the champion, as the candidate's commit is

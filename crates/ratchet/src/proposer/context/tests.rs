@@ -109,7 +109,7 @@ fn night(length: u64, keeps: u64) -> Vec<TrialRecord> {
         }
         proposal.description =
             format!("idea {number}: raises MATRIX_LR because wörds {}", "and more ".repeat(12));
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             let (from, to) = ("0.04".into(), format!("{}", number as f64 / 1e4));
             proposal.changes = vec![KnobChange { name: format!("KNOB_{}", number % 5), from, to }];
         }
