@@ -191,7 +191,8 @@ impl Desk<'_> {
         let paths: Vec<PathBuf> = changes.into_iter().map(|change| change.path).collect();
         let mut proposal = describe(proposal, &paths);
         if proposal.changes.is_empty() {
-            let (before, after) = (self.source_files(self.start_commit()?)?, self.source_files(commit)?);
+            let before = self.source_files(self.start_commit(&wish.proposer)?)?;
+            let after = self.source_files(commit)?;
             proposal.changes =
                 knobs::moved(&before, &after, self.setting.profile.map(|profile| profile.name()));
         }
