@@ -200,7 +200,12 @@ fn what_stays_the_same_is_the_same_to_the_byte_while_brief_and_champion_are() {
     scene.trials = night(30, 50);
     scene.in_vain = vec!["vetoed: no (x)".into()];
     scene.running = Some(Proposal { description: "at work".into(), ..Proposal::default() });
-    scene.demand = Demand { hint: Some("try z".into()), unlike: vec!["optimizer".into()], structural: true };
+    scene.demand = Demand {
+        hint: Some("try z".into()),
+        unlike: vec!["optimizer".into()],
+        structural: true,
+        ..Demand::default()
+    };
     scene.budget = Budget { trials: Some(3), time: Some(Duration::from_secs(300)) };
     let second = scene.context(20_000);
     assert_eq!(first.standing, second.standing);
@@ -292,7 +297,7 @@ proptest! {
         }
         let mut scene = Scene::new(trials);
         scene.in_vain = in_vain;
-        scene.demand = Demand { hint: Some("ü".repeat(9_000)), unlike: words, structural: true };
+        scene.demand = Demand { hint: Some("ü".repeat(9_000)), unlike: words, structural: true, ..Demand::default() };
         let context = scene.context(tokens);
         let all = context.standing.len() + context.situation.len() + context.rest;
         prop_assert!(all <= tokens as usize * BYTES_PER_TOKEN, "{all} of {}", tokens as usize * BYTES_PER_TOKEN);
