@@ -8,9 +8,10 @@ use crate::{
     error::{Doing, Error, Result},
     git::{Oid, unified},
     journal::TrialRecord,
+    material,
     noise::Noise,
     proposer::{Brief, Budget, context},
-    proposing::{asked, pages_of, program_version, read_program, start_of, text_files},
+    proposing::program_version,
     show::View,
     state::replace,
     suggest::suggestion,
@@ -28,18 +29,23 @@ pub struct Suggestion {
 impl View {
     /// The prompt that the next proposal would be asked for with. A run's limits are not known here.
     pub fn brief(&self) -> Result<String> {
+        self.with_brief(context::prompt)
+    }
+
+    /// Has `act` read what the next proposer would be given now.
+    pub(crate) fn with_brief<T>(&self, act: impl FnOnce(&Brief<'_>) -> T) -> Result<T> {
         let history = &self.history;
-        let program = read_program(self.state.root())?;
+        let program = material::program(self.state.root())?;
         let noise = self.known_noise().map(|known| known.noise(None)).unwrap_or_else(Noise::unknown);
-        let start = start_of("", history, || noise, &self.task);
+        let start = material::start("llm", history, || noise, &self.task);
         let base = || history.init().map_or_else(|| self.repo.head(), |init| self.repo.parse(&init.base));
         let champion = self.commit_of(history.champion()).unwrap_or_else(base)?;
         let from = self.commit_of(start.trial()).unwrap_or(Ok(champion))?;
-        let files = text_files(&self.repo, from, &self.task)?;
-        let pages = pages_of(&self.repo, champion, &self.task)?;
+        let files = material::sources(&self.repo, &self.task, from)?;
+        let pages = material::pages(&self.repo, &self.task, champion)?;
         let dir = self.tag.as_ref().map(|tag| self.state.tag(tag));
-        let demand = asked(history, &program, &self.task, dir.as_ref(), false)?;
-        Ok(context::prompt(&Brief {
+        let demand = material::demand(history, &program, &self.task, dir.as_ref(), false)?;
+        Ok(act(&Brief {
             program: &program,
             files: &files,
             pages: &pages,
@@ -68,7 +74,7 @@ impl View {
     ///
     /// Exit code 2 where there is no `program.md`.
     pub fn suggest(&self) -> Result<Option<Suggestion>> {
-        let program = read_program(self.state.root())?;
+        let program = material::program(self.state.root())?;
         if program.is_empty() {
             return Err(
                 Error::usage("there is no program.md to change").hint("write a first one in your own words")

@@ -118,8 +118,8 @@ impl View {
         self.queue()?.add(text)?;
         let waiting = self.pending_hints()?.len();
         let mut said = format!("queued, {waiting} waiting: the next proposal takes up the oldest\n");
-        if self.task.proposer.kind == ProposerKind::Knobs {
-            said += "knobs, the proposer in ratchet.toml, takes up no hints: they wait for a `ratchet run --proposer llm` or `agent`\n";
+        if matches!(self.task.proposer.kind, ProposerKind::Knobs | ProposerKind::Replay) {
+            said += "the proposer in ratchet.toml takes up no hints: they wait for a `ratchet run --proposer llm` or `agent`\n";
         }
         Ok(said)
     }

@@ -34,6 +34,7 @@ pub mod history;
 pub mod journal;
 pub mod judge;
 pub mod ledger;
+pub(crate) mod material;
 pub mod measure;
 pub mod night;
 pub mod noise;

@@ -15,18 +15,14 @@ use crate::{
         Candidate, FREE_IN_WORKTREE, Refusal, admissible, class_of, message, source_of, write_edits,
     },
     commands::{Place, binaries},
-    config::{FILE, Task},
-    demand::demand,
-    error::{Doing, Error, Result},
-    excursion,
+    config::Task,
+    error::{Doing, Result},
     exec::StopFlag,
     git::{Files, Oid, Repo, Worktree},
-    hints::Hints,
     hire::clear_scratch,
     history::History,
+    material,
     night::Playback,
-    noise::Noise,
-    plain_file,
     proposer::{
         Brief, Budget, Demand, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair, SourceFile,
         Start, knobs,
@@ -136,7 +132,7 @@ impl Desk<'_> {
         let version = self.keep_program(&program)?;
         let start = self.start(proposer.name());
         let files = self.source_files(self.start_commit(proposer.name())?)?;
-        let pages = pages_of(self.repo, self.champion, self.task)?;
+        let pages = material::pages(self.repo, self.task, self.champion)?;
         let demand = self.demand(proposer.name(), &program, ask)?;
         let brief = Brief {
             program: &program,
@@ -263,7 +259,7 @@ impl Desk<'_> {
             profile: self.setting.profile,
             device: &self.setting.device,
         };
-        start_of(proposer, self.history, || known.noise(None), self.task)
+        material::start(proposer, self.history, || known.noise(None), self.task)
     }
 
     /// What a proposer is asked for beyond the brief. A repair is asked for what its attempt was.
@@ -271,7 +267,7 @@ impl Desk<'_> {
         if ask.repair.is_some() || proposer == knobs::NAME {
             return Ok(ask.demand.clone());
         }
-        asked(self.history, program, self.task, Some(self.dir), ask.running.is_some())
+        material::demand(self.history, program, self.task, Some(self.dir), ask.running.is_some())
     }
 
     /// The promising trial that this proposer's next proposal carries, or the trial that an excursion starts it
@@ -294,12 +290,12 @@ impl Desk<'_> {
 
     /// The editable files of a commit that are text.
     pub(crate) fn source_files(&self, commit: Oid) -> Result<Vec<SourceFile>> {
-        text_files(self.repo, commit, self.task)
+        material::sources(self.repo, self.task, commit)
     }
 
-    /// The human's brief; empty where there is none. Exit code 2 for what cannot be read.
+    /// The human's brief; empty where there is none.
     pub(crate) fn program(&self) -> Result<String> {
-        read_program(self.state.root())
+        material::program(self.state.root())
     }
 
     /// Keeps each version of the human's brief that a proposal was made under; its name there.
@@ -315,88 +311,6 @@ impl Desk<'_> {
             write_atomic(&path, program.as_bytes())?;
         }
         Ok(Some(version))
-    }
-}
-
-/// Whose files a proposer's next proposal starts from.
-pub(crate) fn start_of<'a>(
-    proposer: &str,
-    history: &'a History,
-    noise: impl FnOnce() -> Noise,
-    task: &Task,
-) -> Start<'a> {
-    if proposer == "try" {
-        return Start::Champion; // a person's edit is of the champion's files
-    }
-    if let Some(lead) = history.lead() {
-        return Start::Lead(lead);
-    }
-    if proposer == knobs::NAME {
-        return Start::Champion; // it searches far by itself, and knows the scales from the champion's files
-    }
-    match excursion::start(history, &noise(), task.metric.goal, task.proposer.excursion) {
-        Some(trial) => Start::Excursion(trial),
-        None => Start::Champion,
-    }
-}
-
-/// What the next proposal of a model or an agent is asked for beyond the brief: a person's hint, and what the
-/// history and the brief ask for. `ahead`: a trial is under way.
-pub(crate) fn asked(
-    history: &History,
-    program: &str,
-    task: &Task,
-    dir: Option<&TagDir>,
-    ahead: bool,
-) -> Result<Demand> {
-    let mut demand = demand(history, program, task.proposer.explore_every, ahead);
-    let hint = dir.map(|dir| Hints::of(dir).next(history)).transpose()?.flatten();
-    if let Some(hint) = hint {
-        (demand.hint, demand.hint_id) = (Some(hint.text), Some(hint.id));
-    }
-    Ok(demand)
-}
-
-/// The editable files of a commit that are text.
-pub(crate) fn text_files(repo: &Repo, commit: Oid, task: &Task) -> Result<Vec<SourceFile>> {
-    let files = repo.editable_files(commit, task.editable())?;
-    let text = |(path, bytes): (PathBuf, Vec<u8>)| {
-        Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
-    };
-    Ok(files.into_iter().filter_map(text).collect())
-}
-
-/// The pages that proposers are shown besides. Exit code 2 for one that the commit does not hold as text.
-pub(crate) fn pages_of(repo: &Repo, commit: Oid, task: &Task) -> Result<Vec<SourceFile>> {
-    let names = &task.proposer.pages;
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let files = repo.files(commit)?;
-    let read = |name: &String| {
-        let entry = files.get(Path::new(name)).copied();
-        let bytes = entry.map(|entry| repo.blob(entry)).transpose()?;
-        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let missing = || {
-            Error::usage(format!("[proposer] pages: {name} is no text file of the champion's commit"))
-                .at(FILE)
-                .hint("commit it before the tag begins, or take it out of `pages`")
-        };
-        Ok(SourceFile { path: name.clone(), text: text.ok_or_else(missing)? })
-    };
-    names.iter().map(read).collect()
-}
-
-/// The human's brief; empty where there is none. Exit code 2 for what cannot be read.
-pub(crate) fn read_program(root: &Path) -> Result<String> {
-    let path = root.join("program.md");
-    match plain_file::read_to_string(&path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(Error::usage("the brief cannot be read")
-            .at(path)
-            .because(error)
-            .hint("make it a plain text file, or remove it")),
     }
 }
 

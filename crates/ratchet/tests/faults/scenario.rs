@@ -50,6 +50,7 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::learnt("run: a baseline repaired by a commit", repaired(), &["run", "--trials", "2"]),
         Scenario::new("sync of an edit", edited(begun(1), "7"), &["sync"], &[("keep", "10"), ("keep", "6")])
             .thorough(),
+        Scenario::new("hint", begun(1), &["hint", "an idea"], &[("keep", "10"), ("keep", "6")]).thorough(),
         Scenario::new("rerun", begun(1), &["rerun", "2"], &[("keep", "10"), ("keep", "6")]),
     ]
 }
@@ -122,6 +123,14 @@ impl Scenario {
                 assert!(trials.len() + 1 >= self.trials.len());
             }
             _ => assert_eq!(trials, self.trials),
+        }
+        if self.args[0] == "hint" {
+            let queue = toy.exits(0, &["hint"]).stdout;
+            let whole = queue.lines().all(|line| line.ends_with("  an idea"));
+            assert!(
+                whole && matches!(queue.lines().count(), 1 | 2),
+                "queued once or, started again, twice: {queue}"
+            );
         }
         if self.args[0] == "sync" {
             let saved = toy.git(&["for-each-ref", "--format=%(refname)", "refs/ratchet/saved"]);
