@@ -173,10 +173,9 @@ fn hints_are_taken_up_in_order_each_by_one_trial_that_bears_it() {
     toy.exits(0, &["hint"]).says(&["no hints are waiting"]);
     assert_eq!(fs::read_dir(toy.path(".ratchet/tags/bar/hints")).unwrap().count(), 0);
     let prompts = out.read("prompts");
-    assert_eq!(
-        ["a first idea", "a second idea", "never mind"].map(|hint| prompts.matches(hint).count()),
-        [1, 1, 0]
-    );
+    // a proposal made ahead that does not fit is made anew, with the same hint
+    assert!(["a first idea", "a second idea"].iter().all(|hint| prompts.contains(hint)));
+    assert!(!prompts.contains("never mind"));
 }
 
 #[test]
