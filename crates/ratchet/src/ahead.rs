@@ -24,6 +24,7 @@ use crate::{
     progress::{Observer, Progress},
     proposer::{Budget, Proposal, Usage},
     proposing::{NoCandidate, program_version},
+    runlog::tail_of,
     session::Session,
     setting::Setting,
     source::TreeHash,
@@ -172,6 +173,7 @@ impl Session {
         companion: Option<Companion>,
         observer: &mut dyn Observer,
     ) -> Result<Option<std::result::Result<Draft, NoCandidate>>> {
+        let asked = companion.is_some();
         if let Some(mut companion) = companion {
             while !companion.is_done() {
                 if self.stop.is_set() {
@@ -181,7 +183,13 @@ impl Session {
             }
         }
         let folder = Folder::of(&self.dir);
-        let Ok(bytes) = plain_file::read(&folder.made()) else { return Ok(None) };
+        let Ok(bytes) = plain_file::read(&folder.made()) else {
+            if asked {
+                let last = tail_of(&folder.log(), 1).pop().unwrap_or_default();
+                observer.tell(Progress::Note(&format!("the process that looks ahead left nothing: {last}")));
+            }
+            return Ok(None);
+        };
         // taken once, whatever comes of it
         remove(&folder.made())?;
         let Ok(made) = serde_json::from_slice::<Made>(&bytes) else { return Ok(None) };
@@ -224,6 +232,7 @@ impl Session {
                 return Ok(Err("it touches what has changed since".to_owned()));
             };
             candidate.commit = commit;
+            candidate.paths = self.repo.differing(self.champion(), commit)?;
             (candidate.carries, candidate.excursion) = desk.builds_on(&candidate.proposer);
             draft.built = false;
         }

@@ -97,7 +97,23 @@ impl Session {
     /// One model's value on the audit rows, by its own binary, journalled.
     fn score_held_out(&mut self, trial: u64) -> Result<Result<f64, Failure>> {
         let began = Instant::now();
-        let (model, dir) = (self.dir.model(trial), self.audit_dir(trial));
+        let scored = self.with_model(trial, self.audit_dir(trial), |bench| bench.audit())?;
+        let value = match scored {
+            Ok(value) => value.get(),
+            Err(failure) => return Ok(Err(failure)),
+        };
+        self.journal.append(Event::Audited { trial, value, seconds: began.elapsed().as_secs_f64() })?;
+        Ok(Ok(value))
+    }
+
+    /// Does something with a kept model and its own binary, in a folder that is emptied first.
+    pub(crate) fn with_model<T>(
+        &self,
+        trial: u64,
+        dir: PathBuf,
+        act: impl FnOnce(&Bench<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let model = self.dir.model(trial);
         if dir.exists() {
             remove(&dir)?;
         }
@@ -110,18 +126,13 @@ impl Session {
         }
         let place = self.place(dir.clone(), Some(model.join("bin")), 0);
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
-        let scored = bench.audit()?;
+        let done = act(&bench)?;
         for part in parts.iter().map(|name| dir.join(name)) {
             if part.exists() {
                 remove(&part)?;
             }
         }
-        let value = match scored {
-            Ok(value) => value.get(),
-            Err(failure) => return Ok(Err(failure)),
-        };
-        self.journal.append(Event::Audited { trial, value, seconds: began.elapsed().as_secs_f64() })?;
-        Ok(Ok(value))
+        Ok(done)
     }
 
     fn audit_dir(&self, trial: u64) -> PathBuf {

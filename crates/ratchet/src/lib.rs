@@ -65,3 +65,4 @@ pub mod suggest;
 pub mod transfer;
 pub mod trial;
 pub mod verdict;
+pub(crate) mod weak;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use prepare::vouch::VOUCH_ENV;
+use prepare::{exam::Exam, vouch::VOUCH_ENV};
 use sandbox::Policy;
 
 use self::{
@@ -140,6 +140,14 @@ impl Bench<'_> {
         let scored = self.hold_exam(&self.setting.audit_exam()?, &mut log)?;
         log.close();
         Ok(scored.map(|score| score.value).map_err(|failure| explain(failure, &log_path)))
+    }
+
+    /// Nats that the model in the place's folder pays for each row of an exam that decides nothing.
+    pub(crate) fn nats(&self, exam: &Exam) -> Result<Result<Vec<f64>, Failure>> {
+        let mut log = RunLog::create(&self.place.dir.join("run.log"));
+        let sat = self.sit(exam, &mut log)?;
+        log.close();
+        Ok(sat.map(|(scored, _)| scored.nats))
     }
 
     fn run_logged(&self, log: &mut RunLog, observer: &mut dyn Observer) -> Result<Result<Measured, Failure>> {

@@ -183,6 +183,9 @@ impl Session {
                     }
                 }
             }
+            if shift.kind == ProposerKind::Llm && self.task.proposer.has_analyst() {
+                self.note_weak_rows(observer)?;
+            }
             let stands_in = match shift.patience.next(Instant::now()) {
                 Next::Named => false,
                 Next::StandIn => true,

@@ -25,6 +25,7 @@ use crate::{
     progress::{Observer, Phase, Progress, last_lines},
     runlog::{RunLog, tail_of},
     state::State,
+    weak::Vocabulary,
 };
 
 /// The profile and device of one tag on one machine.
@@ -222,6 +223,28 @@ impl Setting {
         let rows = Cache::open(profile).map_err(missing)?.exam_rows(Split::Audit).map_err(missing)?;
         Exam::new(profile, rows, data.token_bytes.clone())
             .map_err(|error| Error::environment("the audit rows cannot be used").because(error))
+    }
+
+    /// An exam over rows of the training text, which decides nothing: whole documents' beginnings, evenly spread.
+    /// `None` where the text is too short for one. With it a reader of its rows.
+    pub(crate) fn development_exam(&self, rows: usize) -> Result<Option<(Exam, Rows, Vocabulary)>> {
+        let (Some(profile), Some(data)) = (self.profile, &self.data) else { return Ok(None) };
+        let missing = |error: CacheError| Error::environment(error.to_string());
+        let cache = Cache::open_train(profile).map_err(missing)?;
+        let train = cache.train_tokens().map_err(missing)?;
+        let length = data.rows.context() + 1;
+        let documents: Vec<usize> = (train.docs().windows(2))
+            .filter(|bounds| (bounds[1] - bounds[0]) as usize >= length)
+            .map(|bounds| bounds[0] as usize)
+            .collect();
+        let step = (documents.len() / rows).max(1);
+        let picked = documents.into_iter().step_by(step).take(rows);
+        let ids: Vec<u16> = picked.flat_map(|at| &train.tokens()[at..at + length]).copied().collect();
+        let Ok(rows) = Rows::new(data.rows.context(), ids) else { return Ok(None) };
+        let exam = Exam::new(profile, rows.clone(), data.token_bytes.clone())
+            .map_err(|error| Error::environment("the training rows cannot be used").because(error))?;
+        let vocabulary = Vocabulary::read(&cache.paths().tokenizer())?;
+        Ok(Some((exam, rows, vocabulary)))
     }
 
     /// The cache's root, once the data is open.

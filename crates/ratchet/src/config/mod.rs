@@ -202,6 +202,13 @@ impl Default for ProposerSection {
     }
 }
 
+impl ProposerSection {
+    /// Whether a team looks for what limits the champion.
+    pub(crate) fn has_analyst(&self) -> bool {
+        self.llm.as_ref().is_some_and(|llm| llm.roles == Roles::Team)
+    }
+}
+
 /// Who proposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

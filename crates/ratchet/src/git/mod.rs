@@ -281,6 +281,16 @@ impl Repo {
         self.commit_changes(commit, &changes, message)
     }
 
+    /// Paths at which two commits hold different files.
+    pub fn differing(&self, a: Oid, b: Oid) -> Result<Vec<PathBuf>> {
+        let (a, b) = (self.files(a)?, self.files(b)?);
+        let mut paths: Vec<PathBuf> =
+            a.keys().chain(b.keys()).filter(|path| a.get(*path) != b.get(*path)).cloned().collect();
+        paths.sort();
+        paths.dedup();
+        Ok(paths)
+    }
+
     /// The id of a commit's files.
     pub fn tree_of(&self, commit: Oid) -> Result<Oid> {
         Ok(self.tree(commit)?.id())

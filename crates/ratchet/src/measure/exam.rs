@@ -78,7 +78,7 @@ impl Bench<'_> {
     }
 
     /// One process's sitting: its figures, and the memory it took.
-    fn sit(&self, exam: &Exam, log: &mut RunLog) -> Result<Result<(exam::Scored, u64), Failure>> {
+    pub(super) fn sit(&self, exam: &Exam, log: &mut RunLog) -> Result<Result<(exam::Scored, u64), Failure>> {
         let mut input = Vec::new();
         exam.write(&mut input).map_err(|error| Error::internal("could not write the exam").because(error))?;
         let rows = exam.row_bytes().len();

@@ -1,4 +1,4 @@
-//! The analyst: opens loss curves and crashes, and says what limits the result and why.
+//! The analyst: opens loss curves, crashes and the rows that the champion finds hardest, and says what limits the result and why.
 
 use std::{fmt::Write, path::Path};
 
@@ -12,11 +12,13 @@ use super::{
 use crate::{
     attribution::Curve,
     journal::{Status, TrialRecord},
+    plain_file,
     proposer::{
         ProposeError,
         context::{line, quoted},
     },
     runlog::tail_of,
+    weak,
 };
 
 /// Trials that are opened, the latest.
@@ -25,6 +27,8 @@ const OPENED: usize = 6;
 const POINTS: usize = 8;
 /// Lines of a crash's log.
 const LOG_LINES: usize = 20;
+/// Bytes of the worst rows.
+const ROW_BYTES: usize = 2_000;
 /// Bytes of one log.
 const LOG_BYTES: usize = 2_400;
 
@@ -89,6 +93,11 @@ fn opened(records: &Path, trial: &TrialRecord) -> String {
         let logs = run.into_iter().chain(["preflight.log", "build.log"]);
         let tail = logs.map(|name| tail_of(&folder.join(name), LOG_LINES)).find(|tail| !tail.is_empty());
         text += &quoted(&tail.unwrap_or_default().join("\n"), LOG_BYTES);
+    }
+    let weak = plain_file::read_to_string(&folder.join(weak::FILE)).unwrap_or_default();
+    if !weak.is_empty() {
+        text += "Rows of the training text that it pays most for, in bits a byte:\n";
+        text += &quoted(&weak, ROW_BYTES);
     }
     text + "\n"
 }
