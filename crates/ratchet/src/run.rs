@@ -125,6 +125,7 @@ impl Session {
             ahead: None,
         };
         let mut result = self.run_loop(&mut shift, observer);
+        shift.ahead = None; // it ends before its run does
         if result.as_ref().is_ok_and(|reason| reason == STOPPED) && shift.control.wish() == Wish::Stop {
             result = Ok(control::STOPPED.to_owned()); // `--now` comes as a signal
         }
