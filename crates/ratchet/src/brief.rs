@@ -27,9 +27,9 @@ pub struct Suggestion {
 }
 
 impl View {
-    /// The prompt that the next proposal would be asked for with. A run's limits are not known here.
+    /// What the next proposal would be told. A run's limits are not known here.
     pub fn brief(&self) -> Result<String> {
-        self.with_brief(context::prompt)
+        self.with_brief(context::briefing)
     }
 
     /// Has `act` read what the next proposer would be given now.

@@ -71,7 +71,8 @@ pub(super) fn drafted(writers: &Writers<'_>, asker: &mut Asker<'_>) -> Result<Dr
         found = analysis(writers, asker, &system)?;
     }
     let mut turns = Vec::new();
-    let told = format!("{}{}{found}", writers.context.situation, lessons.shown(writers.brief.trials));
+    let lessons = lessons.shown(writers.brief.trials, writers.context.rest / 2);
+    let told = format!("{}{lessons}{found}", writers.context.situation);
     let plan = plan(asker, &system, &mut turns, &told)?;
     let before = writers.files();
     let mut engineer = writers.engineer(before.clone());

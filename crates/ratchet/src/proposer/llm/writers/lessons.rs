@@ -37,8 +37,8 @@ const LEAST: f64 = 0.1;
 const MOST: usize = 24;
 /// Bytes of one lesson.
 const BYTES: usize = 300;
-/// Bytes of all that a prompt shows.
-const SHOWN: usize = 6 << 10;
+/// Bytes of the list where it is kept, and at most where it is used.
+const LISTED: usize = 6 << 10;
 /// A larger file is not one that this writes.
 const LARGEST: usize = 256 << 10;
 
@@ -178,9 +178,9 @@ impl Lessons {
     }
 
     /// A section for a prompt, with what is left of each lesson's confidence; empty without lessons.
-    pub(super) fn shown(&self, trials: &[TrialRecord]) -> String {
+    pub(super) fn shown(&self, trials: &[TrialRecord], room: usize) -> String {
         let last = trials.last().map_or(0, |trial| trial.trial);
-        match self.list(last, |_| "-".to_owned()) {
+        match self.list(last, room.min(LISTED), |_| "-".to_owned()) {
             list if list.is_empty() => list,
             list => format!(
                 "# Lessons from earlier trials\n\nThey may be wrong; their confidence fades.\n\n{list}\n"
@@ -190,15 +190,15 @@ impl Lessons {
 
     /// The same with numbers, for the one who keeps the list.
     pub(super) fn numbered(&self, last: u64) -> String {
-        let list = self.list(last, |number| format!("{number}."));
+        let list = self.list(last, LISTED, |number| format!("{number}."));
         format!("# Lessons so far\n\n{}\n", if list.is_empty() { "None.\n" } else { &list })
     }
 
-    fn list(&self, last: u64, mark: impl Fn(usize) -> String) -> String {
+    fn list(&self, last: u64, room: usize, mark: impl Fn(usize) -> String) -> String {
         let mut list = String::new();
         for (lesson, number) in self.all.iter().zip(1..) {
             let line = format!("{} {}\n", mark(number), lesson.line(|_| lesson.weight(last)));
-            if list.len() + line.len() > SHOWN {
+            if list.len() + line.len() > room {
                 break;
             }
             list += &line;

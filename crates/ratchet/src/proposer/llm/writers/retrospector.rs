@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Trials that are looked at together at most; after a long time without it, the latest.
-const AT_ONCE: usize = 20;
+const AT_ONCE: usize = 12;
 
 /// What the new trials teach.
 #[derive(Debug, Deserialize, JsonSchema)]

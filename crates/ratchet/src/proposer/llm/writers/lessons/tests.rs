@@ -32,7 +32,7 @@ fn a_persons_lines_are_kept_first_and_no_model_replaces_them() {
         ["My notes", "No wider models.", "x (confidence high)"],
         "and the other has faded"
     );
-    assert!(lessons.shown(&[]).contains("- No wider models.\n"));
+    assert!(lessons.shown(&[], 9_999).contains("- No wider models.\n"));
 }
 
 #[test]
@@ -80,5 +80,6 @@ fn the_list_and_what_a_prompt_shows_of_it_are_bounded() {
     lessons.learn(many.collect(), 200);
     assert_eq!(lessons.all.len(), MOST);
     assert!(lessons.all[0].text.starts_with("199 "), "the strongest stay");
-    assert!(lessons.shown(&[]).len() < SHOWN + 200);
+    assert!(lessons.shown(&[], 9_999).len() < LISTED + 200);
+    assert!(lessons.shown(&[], 800).len() < 800 + 200);
 }
