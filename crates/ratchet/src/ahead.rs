@@ -18,7 +18,7 @@ use crate::{
     companion::Companion,
     config::ProposerKind,
     error::{Doing, Error, Result},
-    git::{Oid, as_text, remove},
+    git::{Of, Oid, Worktree, as_text, remove},
     journal::Event,
     plain_file,
     progress::{Observer, Progress},
@@ -156,6 +156,8 @@ impl Session {
             if folder.made().exists() {
                 remove(&folder.made())?;
             }
+            // a new worktree stands on the branch for a moment, which must be before anybody looks
+            Worktree::open(&self.repo, &self.tag, Of::Ahead, &folder.worktree())?;
             let json =
                 serde_json::to_vec(&order).map_err(|error| Error::internal("no order").because(error))?;
             write_atomic(&folder.order(), &json)?;
