@@ -33,7 +33,8 @@ impl Desk<'_> {
                 let missing = || Error::usage("the llm proposer needs [proposer.llm]").at(FILE);
                 let settings = self.task.proposer.llm.as_ref().ok_or_else(missing)?;
                 let (editable, memory) = (self.task.editable().clone(), self.dir.path().to_owned());
-                Box::new(Author::new(settings.clone(), editable, self.model(settings)?, memory))
+                let (model, scratch) = (self.model(settings)?, self.scratch.clone());
+                Box::new(Author::new(settings.clone(), editable, model, memory, scratch))
             }
             ProposerKind::Agent => {
                 let usual = Agent::of(Preset::Claude);

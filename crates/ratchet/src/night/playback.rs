@@ -226,9 +226,9 @@ impl Session {
             let file = desk.scratch.join("recorded.jsonl");
             fs::write(&file, calls).doing("write", &file)?;
             let recorded = Recorded::read(&file).map_err(error)?;
-            let memory = self.dir.path().to_owned();
-            let mut author =
-                Author::new(settings.clone(), self.task.editable().clone(), Box::new(recorded), memory);
+            let (memory, scratch) = (self.dir.path().to_owned(), desk.scratch.clone());
+            let (settings, editable) = (settings.clone(), self.task.editable().clone());
+            let mut author = Author::new(settings, editable, Box::new(recorded), memory, scratch);
             let mut ask = Ask::default();
             if let Some(failed) = &candidate {
                 self.worktree.restore(failed.commit, &self.repo.files(failed.commit)?)?;

@@ -12,7 +12,7 @@ mod edits;
 mod reviewer;
 mod writers;
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use ::llm::{AskError, Model};
 
@@ -25,10 +25,13 @@ use super::{Brief, Proposal, ProposeError, Proposer, Usage, context::Context};
 use crate::{
     config::{Editable, Llm, Roles},
     runlog::plain,
+    secrets::secrets,
 };
 
 /// What holds for every role.
 const POLICY: &str = include_str!("llm/policy.md");
+/// Where the system text is left.
+const PROMPT_FILE: &str = "prompt.md";
 
 /// The proposer `llm`.
 pub struct Author {
@@ -36,13 +39,21 @@ pub struct Author {
     editable: Editable,
     model: Box<dyn Model>,
     memory: PathBuf,
+    scratch: PathBuf,
     spent: Usage,
 }
 
 impl Author {
-    /// `model` is asked, within its caps; `memory` is the tag's folder, where `lessons.md` is.
-    pub fn new(settings: Llm, editable: Editable, model: Box<dyn Model>, memory: PathBuf) -> Self {
-        Self { settings, editable, model, memory, spent: Usage::default() }
+    /// `model` is asked, within its caps; `memory` is the tag's folder, where `lessons.md` is; in `scratch` it
+    /// leaves `prompt.md`, the system text whose hash stands with each call.
+    pub fn new(
+        settings: Llm,
+        editable: Editable,
+        model: Box<dyn Model>,
+        memory: PathBuf,
+        scratch: PathBuf,
+    ) -> Self {
+        Self { settings, editable, model, memory, scratch, spent: Usage::default() }
     }
 }
 
@@ -53,10 +64,15 @@ impl Proposer for Author {
 
     fn propose(&mut self, brief: &Brief<'_>) -> Result<Proposal, ProposeError> {
         let context = Context::new(brief, self.settings.context_tokens).map_err(ProposeError::Unusable)?;
+        let system = format!("{}# Policy\n\n{POLICY}\n", context.standing);
+        let path = self.scratch.join(PROMPT_FILE);
+        let written = fs::write(&path, secrets().redact(&system).as_bytes());
+        written.map_err(|error| ProposeError::Failed(format!("{}: {error}", path.display())))?;
         let mut asker = Asker::new(self.model.as_mut(), self.settings.max_output_tokens);
         let writers = Writers {
             brief,
             context: &context,
+            system: &system,
             editable: &self.editable,
             memory: &self.memory,
             whole_files: self.settings.whole_files,

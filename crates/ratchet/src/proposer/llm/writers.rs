@@ -9,13 +9,10 @@ mod lessons;
 mod planner;
 mod retrospector;
 
-use std::path::Path;
-
-use ::llm::Turn;
+use std::{fs, path::Path};
 
 use self::{analyst::analysis, engineer::Engineer, lessons::Lessons, planner::plan};
 use super::{
-    POLICY,
     asker::Asker,
     edits::{Files, diff},
 };
@@ -32,6 +29,8 @@ use crate::{
 pub(super) struct Writers<'a> {
     pub(super) brief: &'a Brief<'a>,
     pub(super) context: &'a Context,
+    /// What every call of the writers begins with, the same for all of them, so that it is cached once.
+    pub(super) system: &'a str,
     pub(super) editable: &'a Editable,
     /// The folder of `lessons.md`.
     pub(super) memory: &'a Path,
@@ -47,11 +46,6 @@ pub(super) struct Draft {
 }
 
 impl Writers<'_> {
-    /// What every call of the writers begins with, the same for all of them, so that it is cached once.
-    fn system(&self) -> String {
-        format!("{}# Policy\n\n{POLICY}\n", self.context.standing)
-    }
-
     fn files(&self) -> Files {
         self.brief.files.iter().map(|file| (file.path.clone(), file.text.clone())).collect()
     }
@@ -63,21 +57,21 @@ impl Writers<'_> {
 
 /// A plan, and the edit that follows it.
 pub(super) fn drafted(writers: &Writers<'_>, asker: &mut Asker<'_>) -> Result<Draft, ProposeError> {
-    let system = writers.system();
     let mut lessons = Lessons::read(writers.memory);
     let mut found = String::new();
     if writers.team {
-        retrospector::look_back(writers, asker, &system, &mut lessons)?;
-        found = analysis(writers, asker, &system)?;
+        retrospector::look_back(writers, asker, &mut lessons)?;
+        found = analysis(writers, asker)?;
     }
     let mut turns = Vec::new();
     let lessons = lessons.shown(writers.brief.trials, writers.context.rest / 2);
     let told = format!("{}{lessons}{found}", writers.context.situation);
-    let plan = plan(asker, &system, &mut turns, &told)?;
+    let plan = plan(asker, writers.system, &mut turns, &told)?;
     let before = writers.files();
     let mut engineer = writers.engineer(before.clone());
-    engineer.edit(asker, &system, &mut turns, "edit", format!("# Now: the edit\n\n{}", engineer.format()))?;
-    finished(plan.proposal(), &before, engineer.files)
+    let text = format!("# Now: the edit\n\n{}", engineer.format());
+    engineer.edit(asker, writers.system, &mut turns, "edit", text)?;
+    finished(plan.proposal(), &before, &before, engineer.files)
 }
 
 /// The failed edit, which stands in the worktree, with what was wrong mended.
@@ -91,7 +85,7 @@ pub(super) fn repaired(
     let changed = stands.iter().filter(|(path, text)| before.get(*path) != Some(*text));
     let shown: String =
         changed.map(|(path, text)| fenced(&SourceFile { path: path.clone(), text: text.clone() })).collect();
-    let mut engineer = writers.engineer(stands);
+    let mut engineer = writers.engineer(stands.clone());
     let room = writers.context.rest / 2;
     let text = format!(
         "# A repair\n\nYour last edit did not pass: {} It stands in the files now; those it changed are given \
@@ -101,28 +95,37 @@ pub(super) fn repaired(
         quoted(&repair.message, room),
         engineer.format()
     );
-    let system = writers.system();
-    engineer.edit(asker, &system, &mut Vec::<Turn>::new(), "repair", text)?;
-    let proposal = Proposal { edits: Vec::new(), usage: None, ..repair.failed.clone() };
-    finished(proposal, &before, engineer.files)
+    engineer.edit(asker, writers.system, &mut Vec::new(), "repair", text)?;
+    // what it moved is looked at anew
+    let proposal = Proposal { changes: Vec::new(), ..repair.failed.clone() };
+    finished(proposal, &before, &stands, engineer.files)
 }
 
-/// The editable files as the failed attempt has left them. What cannot be read is as it was before.
+/// The editable files as the failed attempt has left them. What is no plain file there is as it was before.
 fn standing(writers: &Writers<'_>, repair: &Repair, before: &Files) -> Files {
     let known = before.keys().chain(repair.failed.edits.iter().map(|edit| &edit.path));
     let read = |path: &String| {
-        let there = plain_file::read_to_string(&writers.brief.worktree.join(path)).ok();
-        let text = there.or_else(|| before.get(path).cloned())?;
-        Some((path.clone(), text))
+        let full = writers.brief.worktree.join(path);
+        // not through a link that the attempt has left: what is read goes to a provider
+        let plain = fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file());
+        let there = plain.then(|| plain_file::read_to_string(&full).ok()).flatten();
+        Some((path.clone(), there.or_else(|| before.get(path).cloned())?))
     };
     known.filter_map(read).collect()
 }
 
-fn finished(mut proposal: Proposal, before: &Files, after: Files) -> Result<Draft, ProposeError> {
+/// The proposal with its edits: all files that differ from what they were `before`, or from what `stands` there now.
+fn finished(
+    mut proposal: Proposal,
+    before: &Files,
+    stands: &Files,
+    after: Files,
+) -> Result<Draft, ProposeError> {
     let diff = diff(before, &after);
-    let changed = after.into_iter().filter(|(path, text)| before.get(path) != Some(text));
-    proposal.edits = changed.map(|(path, text)| Edit { path, text }).collect();
-    match proposal.edits.is_empty() {
+    let differs =
+        |(path, text): &(String, String)| [before, stands].iter().any(|files| files.get(path) != Some(text));
+    proposal.edits = after.into_iter().filter(differs).map(|(path, text)| Edit { path, text }).collect();
+    match diff.is_empty() {
         true => Err(ProposeError::Empty),
         false => Ok(Draft { proposal, diff }),
     }

@@ -46,11 +46,7 @@ struct Analysis {
 }
 
 /// What the analyst found, as a section for the planner; empty while there is nothing to open.
-pub(super) fn analysis(
-    writers: &Writers<'_>,
-    asker: &mut Asker<'_>,
-    system: &str,
-) -> Result<String, ProposeError> {
+pub(super) fn analysis(writers: &Writers<'_>, asker: &mut Asker<'_>) -> Result<String, ProposeError> {
     let brief = writers.brief;
     if brief.trials.len() < 2 {
         return Ok(String::new()); // the baseline alone is in the table
@@ -69,7 +65,7 @@ pub(super) fn analysis(
          analysis\n\nSay what limits the result, and why the latest failures failed. Propose nothing yet.",
         writers.context.situation
     );
-    let found: Analysis = asker.ask("analysis", system, &mut Vec::new(), text).map_err(refused)?;
+    let found: Analysis = asker.ask("analysis", writers.system, &mut Vec::new(), text).map_err(refused)?;
     Ok(format!(
         "# What an analyst made of curves and logs\n\n- limit: {}\n- failures: {}\n- open: {}\n\n",
         line(&found.limit, 700),

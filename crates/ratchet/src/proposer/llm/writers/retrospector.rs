@@ -42,7 +42,6 @@ struct Learnt {
 pub(super) fn look_back(
     writers: &Writers<'_>,
     asker: &mut Asker<'_>,
-    system: &str,
     lessons: &mut Lessons,
 ) -> Result<(), ProposeError> {
     let trials = writers.brief.trials;
@@ -60,7 +59,7 @@ pub(super) fn look_back(
          trials. The list is short: what is not worth a place in it is left out.",
         lessons.numbered(last)
     );
-    match asker.ask::<Retrospect>("retrospect", system, &mut Vec::new(), text) {
+    match asker.ask::<Retrospect>("retrospect", writers.system, &mut Vec::new(), text) {
         Ok(found) => {
             let exists = |trial: &u64| trials.iter().any(|record| record.trial == *trial);
             let learnt = found.lessons.into_iter().map(|learnt| {
