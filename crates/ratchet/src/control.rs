@@ -10,12 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, Result},
+    journal::Event,
     plain_file,
+    progress::{Observer, Progress},
+    run::{SIGNALLED, now},
+    session::Session,
     state::{State, replace},
+    stop::Watch,
 };
 
 /// How often a paused loop looks whether it may go on.
-pub(crate) const GLANCE: Duration = Duration::from_millis(500);
+const GLANCE: Duration = Duration::from_millis(500);
 /// The reason of a run that `ratchet stop` ended.
 pub const STOPPED: &str = "stopped by `ratchet stop`";
 
@@ -61,6 +66,45 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         let _ = fs::remove_file(path(&self.state)); // left behind, it means nothing to anyone
+    }
+}
+
+impl Session {
+    /// Waits while a person wishes it; the reason when the run is to end.
+    pub(crate) fn heed(
+        &mut self,
+        control: &Control,
+        watch: &Watch,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<String>> {
+        let mut paused = false;
+        let reason = loop {
+            if self.stop.is_set() {
+                break Some(SIGNALLED.to_owned());
+            }
+            if let Some(reason) = self.end_of(watch) {
+                break Some(reason);
+            }
+            match control.wish() {
+                Wish::Go => break None,
+                Wish::Stop => break Some(STOPPED.to_owned()),
+                Wish::Pause => {}
+            }
+            if !paused {
+                paused = true;
+                self.journal.append(Event::Paused { at: now() })?;
+                observer
+                    .tell(Progress::Note("paused: `ratchet resume` lets it go on, `ratchet stop` ends it"));
+            }
+            self.sleep(GLANCE);
+        };
+        if paused {
+            self.journal.append(Event::Resumed { at: now() })?;
+            if reason.is_none() {
+                observer.tell(Progress::Note("goes on"));
+            }
+        }
+        Ok(reason)
     }
 }
 

@@ -42,7 +42,7 @@ pub fn is_rerun_due(noise: &Noise, since: u32) -> bool {
 }
 
 /// The reason of a run that a signal ended.
-const STOPPED: &str = "stopped by a signal";
+pub(crate) const SIGNALLED: &str = "stopped by a signal";
 
 /// What a run came to.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ impl Session {
         };
         let mut result = self.run_loop(&mut shift, observer);
         shift.ahead = None; // it ends before its run does
-        if result.as_ref().is_ok_and(|reason| reason == STOPPED) && shift.control.wish() == Wish::Stop {
+        if result.as_ref().is_ok_and(|reason| reason == SIGNALLED) && shift.control.wish() == Wish::Stop {
             result = Ok(control::STOPPED.to_owned()); // `--now` comes as a signal
         }
         let kept = self.keep_spread();
@@ -161,21 +161,22 @@ impl Session {
                 shift.ahead = self.look_ahead(shift.kind, budget, None, observer);
             }
             if self.ensure_baseline(observer)?.is_none() {
-                return Ok(STOPPED.to_owned());
+                return Ok(SIGNALLED.to_owned());
             }
             shift.watch.count_trial(true, false);
         }
         loop {
             let spent = self.state.spent_in(&self.payer.run)?;
             shift.watch.set_spent(spent.tokens, spent.usd);
-            if let Some(reason) = self.heed(shift, observer)? {
+            if let Some(reason) = self.heed(&shift.control, shift.watch, observer)? {
                 return Ok(reason);
             }
+            self.note_program(&mut shift.noted, observer)?;
             let noise = self.noise(None);
             if self.task.accept.rule == Rule::Noise && is_rerun_due(&noise, self.history().since_rerun()) {
                 match self.rerun_champion(observer)? {
                     Ok(()) => continue,
-                    Err(Failure::Stopped) => return Ok(STOPPED.to_owned()),
+                    Err(Failure::Stopped) => return Ok(SIGNALLED.to_owned()),
                     // what ails the machine shows in the trials as well, and those have a stop rule
                     Err(Failure::Crash(crash)) => {
                         let reason = format!("the champion crashed when it was run again: {}", crash.reason);
@@ -200,7 +201,7 @@ impl Session {
                 false => self.turn(shift, stands_in, observer)?,
             };
             let (name, why, said) = match turn {
-                Turn::Stopped => return Ok(STOPPED.to_owned()),
+                Turn::Stopped => return Ok(SIGNALLED.to_owned()),
                 Turn::Trial(record) => {
                     shift.watch.count_trial(record.status == Status::Keep, record.status == Status::Crash);
                     if !stands_in {
@@ -264,45 +265,18 @@ impl Session {
         Ok(None)
     }
 
-    /// Waits while a person wishes it; the reason when the run is to end.
-    fn heed(&mut self, shift: &mut Shift<'_>, observer: &mut dyn Observer) -> Result<Option<String>> {
-        let mut paused = false;
-        let reason = loop {
-            if self.stop.is_set() {
-                break Some(STOPPED.to_owned());
-            }
-            if let Some(reason) = self.end_of(shift.watch) {
-                break Some(reason);
-            }
-            match shift.control.wish() {
-                Wish::Go => break None,
-                Wish::Stop => break Some(control::STOPPED.to_owned()),
-                Wish::Pause => {}
-            }
-            if !paused {
-                paused = true;
-                self.journal.append(Event::Paused { at: now() })?;
-                observer
-                    .tell(Progress::Note("paused: `ratchet resume` lets it go on, `ratchet stop` ends it"));
-            }
-            self.sleep(control::GLANCE);
-        };
-        if paused {
-            self.journal.append(Event::Resumed { at: now() })?;
-        }
-        if paused && reason.is_none() {
-            observer.tell(Progress::Note("goes on"));
-        }
+    /// Says once what is wrong with the line of `program.md` that the driver reads.
+    fn note_program(&self, noted: &mut Option<String>, observer: &mut dyn Observer) -> Result<()> {
         let wrong = structural_share(&self.desk().program()?).err();
-        if wrong != shift.noted {
+        if wrong != *noted {
             wrong.iter().for_each(|wrong| observer.tell(Progress::Note(wrong)));
-            shift.noted = wrong;
+            *noted = wrong;
         }
-        Ok(reason)
+        Ok(())
     }
 
     /// The stop rule that ends the run now.
-    fn end_of(&self, watch: &Watch) -> Option<String> {
+    pub(crate) fn end_of(&self, watch: &Watch) -> Option<String> {
         watch.reason(self.history().champion().and_then(|record| record.value))
     }
 
@@ -334,6 +308,10 @@ impl Session {
                 }
             }
         };
+        if shift.control.wish() == Wish::Stop {
+            self.restore()?; // asked for while there was no trial
+            return Ok(Turn::Stopped);
+        }
         let Draft { candidate, mut built, mut round } = draft;
         let mut open = self.begin(candidate, observer)?;
         take_scratch(&scratch, &self.dir.trial(open.trial))?;
@@ -437,7 +415,7 @@ impl Session {
     }
 
     /// Waits, but not when a stop is asked for.
-    fn sleep(&self, wait: Duration) {
+    pub(crate) fn sleep(&self, wait: Duration) {
         let until = Instant::now() + wait;
         while Instant::now() < until && !self.stop.is_set() {
             std::thread::sleep(Duration::from_millis(50));
@@ -451,6 +429,7 @@ enum Repaired {
     Stopped,
 }
 
-fn now() -> String {
+/// This moment, as the journal has it.
+pub(crate) fn now() -> String {
     jiff::Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_default().to_string()
 }

@@ -98,6 +98,23 @@ fn stop_ends_a_run_after_its_trial_and_says_so() {
 }
 
 #[test]
+fn stop_while_a_proposal_is_made_begins_no_further_trial() {
+    let slow = format!(
+        "echo $$ > \"$AGENT_DIR/started\"; while [ ! -e \"$AGENT_DIR/open\" ]; do sleep 0.01; done\n{LOWER}"
+    );
+    let toy = agent(&slow);
+    let root = toy.root().to_str().unwrap().to_owned();
+    let toy = toy.env("AGENT_DIR", &root);
+    let running = toy.at_the_gate(&["run", "--trials", "3", "--tag", "bar"]);
+    until(&toy, |status| status["trials"] == 1);
+    toy.exits(0, &["stop"]);
+    toy.open_the_gate();
+    let ran = running.ended("the stopped run");
+    assert_eq!((ran.code, toy.rows().len()), (Some(0), 1), "{}", ran.stderr);
+    ran.says(&["ended: stopped by `ratchet stop`"]);
+}
+
+#[test]
 fn stop_now_ends_the_trial_without_a_row() {
     let toy = gated(Toy::new());
     let running = toy.at_the_gate(&["run", "--trials", "3", "--tag", "bar"]);
