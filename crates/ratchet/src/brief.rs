@@ -29,15 +29,20 @@ pub struct Suggestion {
 impl View {
     /// What the next proposal would be told. A run's limits are not known here.
     pub fn brief(&self) -> Result<String> {
-        self.with_brief(context::briefing)
+        self.with_brief("llm", context::briefing)
     }
 
-    /// Has `act` read what the next proposer would be given now.
-    pub(crate) fn with_brief<T>(&self, act: impl FnOnce(&Brief<'_>) -> T) -> Result<T> {
+    /// The same for who edits the working tree, which starts from the champion, and uses `ratchet try`.
+    pub fn brief_for_try(&self) -> Result<String> {
+        self.with_brief("try", context::briefing)
+    }
+
+    /// Has `act` read what a proposer of this name would be given now.
+    pub(crate) fn with_brief<T>(&self, proposer: &str, act: impl FnOnce(&Brief<'_>) -> T) -> Result<T> {
         let history = &self.history;
         let program = material::program(self.state.root())?;
         let noise = self.known_noise().map(|known| known.noise(None)).unwrap_or_else(Noise::unknown);
-        let start = material::start("llm", history, || noise, &self.task);
+        let start = material::start(proposer, history, || noise, &self.task);
         let base = || history.init().map_or_else(|| self.repo.head(), |init| self.repo.parse(&init.base));
         let champion = self.commit_of(history.champion()).unwrap_or_else(base)?;
         let from = self.commit_of(start.trial()).unwrap_or(Ok(champion))?;

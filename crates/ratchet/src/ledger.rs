@@ -1,5 +1,7 @@
 //! `results.tsv`, a projection of the journal for people and for readers of such files.
 
+use serde_json::Value;
+
 use crate::{
     error::{Error, Result},
     journal::{Status, TrialRecord},
@@ -64,6 +66,30 @@ pub fn table(metric: &str, trials: &[TrialRecord]) -> Result<Vec<u8>> {
         .map_err(|error| Error::internal("could not write the results").because(error.to_string()))
 }
 
+/// The rows as JSON objects by column: numbers as numbers, null for what is empty and for a crash's value.
+pub fn json(metric: &str, trials: &[TrialRecord]) -> Result<Vec<Value>> {
+    let broken = |error: csv::Error| Error::internal("could not read the results").because(error);
+    let table = table(metric, trials)?;
+    let mut reader = csv::ReaderBuilder::new().delimiter(b'\t').from_reader(table.as_slice());
+    let head = reader.headers().map_err(broken)?.clone();
+    let numbers = [metric, "memory_gb", "trial", "delta", "seconds", "tokens_M", "mfu", "lines", "parent"];
+    let mut rows = Vec::new();
+    for (row, trial) in reader.records().zip(trials) {
+        let row = row.map_err(broken)?;
+        let cell = |(name, text): (&str, &str)| {
+            let unknown = trial.status == Status::Crash && (name == metric || name == "memory_gb");
+            let value = match numbers.contains(&name) {
+                _ if text.is_empty() || unknown => Value::Null,
+                true => text.parse::<serde_json::Number>().map_or(Value::Null, Value::Number),
+                false => Value::String(text.to_owned()),
+            };
+            (name.to_owned(), value)
+        };
+        rows.push(Value::Object(head.iter().zip(row.iter()).map(cell).collect()));
+    }
+    Ok(rows)
+}
+
 /// Writes the table, whole or not at all; does nothing when it stands there already.
 pub fn write(state: &State, metric: &str, trials: &[TrialRecord]) -> Result<()> {
     let (path, table) = (state.results(), table(metric, trials)?);
@@ -91,6 +117,14 @@ mod tests {
         assert_eq!(lines[1][1..6], ["1.250000", "0.0", "keep", "number 1", "1"]);
         assert_eq!(lines[2][1..5], ["0.000000", "0.0", "crash", "tab here 'quoted' and a line"]);
         assert!(lines.iter().all(|line| line.len() == 14) && lines.len() == 3);
+    }
+
+    #[test]
+    fn rows_as_json_rank_no_crash() {
+        let crash = record(2, Status::Crash, None);
+        let rows = json("val_bpb", &[record(1, Status::Keep, Some(1.25)), crash]).unwrap();
+        assert_eq!((&rows[0]["val_bpb"], &rows[0]["status"]), (&1.25.into(), &"keep".into()));
+        assert_eq!((&rows[1]["val_bpb"], &rows[1]["trial"]), (&Value::Null, &2.into()));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     ahead::Wasted,
@@ -16,6 +17,7 @@ use crate::{
     git::Repo,
     history::History,
     journal::{self, Status, TrialRecord},
+    ledger,
     novelty::{Novelty, Tally},
     plain_file,
     proposer::Usage,
@@ -230,6 +232,15 @@ impl View {
             last_stop: history.last_stop().map(str::to_owned),
             pid,
         })
+    }
+
+    /// The rows of `results.tsv` as JSON, the last ones where only so many are asked for.
+    pub fn results(&self, last: Option<usize>) -> Result<Vec<Value>> {
+        let trials = self.history.trials();
+        ledger::json(
+            &self.task.metric.name,
+            &trials[trials.len().saturating_sub(last.unwrap_or(usize::MAX))..],
+        )
     }
 
     /// All trials as a table.

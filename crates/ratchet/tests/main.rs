@@ -11,6 +11,7 @@ mod cuda;
 mod faults; // by ptrace
 mod ledger;
 mod llm;
+mod mcp;
 mod night;
 mod noise;
 mod novelty;

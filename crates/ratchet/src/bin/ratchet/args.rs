@@ -110,6 +110,11 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Serve the tools status, brief, read_trial, results and try to a coding agent, by MCP on stdin and stdout
+    Mcp {
+        #[command(flatten)]
+        place: Place,
+    },
     /// One trial whole: verdict, numbers, log, diff
     Show {
         /// The trial's number

@@ -1,6 +1,7 @@
 //! The `ratchet` command: parses, validates, runs.
 
 mod args;
+mod mcp;
 mod screen;
 
 use std::{
@@ -105,6 +106,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
             let status = View::open(root, tag.tag)?.status()?;
             print(&if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
         }
+        Command::Mcp { place } => mcp::serve(root, place.into()),
         Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
         Command::Log { tag } => print(&View::open(root, tag.tag)?.log()),
         Command::Hint { text, remove, tag } => {
