@@ -44,7 +44,7 @@ fn transcript(preset: &str, more: &str) -> String {
     toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
     let trial = ".ratchet/tags/bar/trials/0002";
     let prompt = toy.read(&format!("{trial}/prompt.md"));
-    let head: Vec<&str> = prompt.lines().take(2).collect();
+    let (head, _) = prompt.split_once(". ").unwrap();
     let answer = toy.read(&format!("{trial}/answer.log"));
     let (command, answer) = answer.split_once('\n').unwrap();
     let proposal: Value = serde_json::from_str(&toy.read(&format!("{trial}/proposal.json"))).unwrap();
@@ -55,8 +55,8 @@ fn transcript(preset: &str, more: &str) -> String {
         .map(|name| format!("{name:12} {}", row[*name]))
         .collect();
     format!(
-        "== command\n{command}\n\n== prompt, its head\n{}\n\n== answer\n{}\n\n== usage read\n{}\n\n== row\n{}\n",
-        head.join("\n"),
+        "== command\n{command}\n\n== prompt, its first sentence\n{}\n\n== answer\n{}\n\n== usage read\n{}\n\n== row\n{}\n",
+        head,
         answer.trim_end(),
         proposal["usage"],
         row.join("\n")
