@@ -1,7 +1,7 @@
 //! A language model as a proposer: one that plans and edits, or a team of roles.
 //!
-//! The rooms keep apart who may know what. [`writers`] make proposals, and lessons are private to them.
-//! [`reviewer`] judges one before any time is spent on it, and is given a diff and the human's brief, as a type
+//! The rooms keep apart who may know what. `writers` make proposals, and lessons are private to them.
+//! `reviewer` judges one before any time is spent on it, and is given a diff and the human's brief, as a type
 //! that holds nothing else: no code outside `writers` can name a lesson, so no judgment can rest on one.
 //!
 //! Nothing is kept between proposals but files in the tag's folder: with lookahead each is made in a process of
