@@ -60,6 +60,7 @@ pub mod show;
 pub mod sigma;
 pub mod source;
 pub mod state;
+pub mod status;
 pub mod stop;
 pub mod suggest;
 pub mod transfer;
