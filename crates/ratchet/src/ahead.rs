@@ -19,6 +19,7 @@ use crate::{
     config::ProposerKind,
     error::{Doing, Error, Result},
     git::{Of, Oid, Worktree, as_text, remove},
+    hire::take_scratch,
     journal::Event,
     plain_file,
     progress::{Observer, Progress},
@@ -205,6 +206,7 @@ impl Session {
             Ok(draft) => Ok(Some(Ok(draft))),
             Err(reason) => {
                 observer.tell(Progress::Note(&format!("a proposal made ahead is dropped: {reason}")));
+                take_scratch(&folder.scratch(), &self.dir.wasted(self.history().wasted().proposals + 1))?;
                 self.journal.append(Event::Wasted {
                     proposer: made.proposer,
                     description,

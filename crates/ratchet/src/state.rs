@@ -270,6 +270,11 @@ impl TagDir {
         self.dir.join("attempts").join(format!("{n:04}"))
     }
 
+    /// The folder of what was said for the `n`th proposal that was made ahead and not used.
+    pub fn wasted(&self, n: u64) -> PathBuf {
+        self.dir.join("wasted").join(format!("{n:04}"))
+    }
+
     /// The folder of trial `n`.
     pub fn trial(&self, trial: u64) -> PathBuf {
         self.dir.join("trials").join(format!("{trial:04}"))

@@ -137,7 +137,8 @@ impl View {
         let tag = self.tag.as_ref().map_or("", Tag::as_str);
         let spent = self.state.spent_by(tag).map(|spent| Usage {
             tokens: spent.tokens,
-            usd: (spent.unpriced < spent.calls).then_some(spent.usd),
+            // calls that failed cost nothing, whatever the price
+            usd: (spent.usd > 0.0 || spent.unpriced == 0 && spent.calls > 0).then_some(spent.usd),
         })?;
         let novelty = Novelty::of(history.trials());
         Ok(StatusReport {

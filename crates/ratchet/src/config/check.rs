@@ -96,7 +96,15 @@ impl Task {
         if self.proposer.kind == ProposerKind::Replay && self.proposer.night.is_none() {
             return wrong("[proposer] kind is \"replay\" but night names no recorded night".into());
         }
-        if self.proposer.kind == ProposerKind::Llm && self.proposer.llm.is_none() {
+        if let Some(llm) = &self.proposer.llm {
+            for (key, value) in
+                [("timeout_s", llm.timeout_s), ("max_output_tokens", llm.max_output_tokens.into())]
+            {
+                if value == 0 {
+                    return wrong(format!("[proposer.llm] {key} is 0, so no answer could ever come"));
+                }
+            }
+        } else if self.proposer.kind == ProposerKind::Llm {
             return wrong("[proposer] kind is \"llm\" but there is no [proposer.llm]".into());
         }
         for own in EXEMPT {

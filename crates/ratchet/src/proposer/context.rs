@@ -188,9 +188,10 @@ pub fn fenced(file: &SourceFile) -> String {
     format!("{}\n{fence}\n{}{end}{fence}\n\n", file.path, file.text)
 }
 
-/// A fence longer than any in the text.
+/// A fence longer than any in the text, which may be indented there, as all of a diff is.
 pub fn fence(text: &str) -> String {
-    let longest = text.lines().map(|line| line.len() - line.trim_start_matches('`').len()).max().unwrap_or(0);
+    let length = |line: &str| line.len() - line.trim_start_matches('`').len();
+    let longest = text.lines().map(|line| length(line.trim_start())).max().unwrap_or(0);
     "`".repeat(3.max(longest + 1))
 }
 

@@ -86,6 +86,9 @@ impl Lines<'_> {
         };
         let text = self.until(ends, |_| false);
         let text = text.ok_or("the file's fence is not closed; was the answer cut off?")?;
+        if text.lines().next().is_some_and(|line| marker(line, '<', "SEARCH").is_some()) {
+            return Err("a search and replace block stands where the whole file was asked for");
+        }
         Ok(Change::Whole(text.replace("\r\n", "\n")))
     }
 

@@ -134,6 +134,14 @@ fn a_whole_file_may_hold_shorter_fences_and_one_cut_off_is_not_taken() {
 }
 
 #[test]
+fn a_block_in_the_place_of_a_whole_file_is_no_file() {
+    let answer = format!("src/a.rs\n````\n{}````\n", block("y\n", "z\n"));
+    let (after, failures) = edited(&[("src/a.rs", OLD)], &answer, Form::WholeFiles { fence: 4 });
+    assert_eq!(after, files(&[("src/a.rs", OLD)]));
+    assert!(failures[0].contains("a search and replace block stands where"), "{failures:?}");
+}
+
+#[test]
 fn two_megabytes_of_anything_end_soon_and_change_nothing() {
     let near = format!("src/a.rs\n{}", block(&"let y = 2;\n".repeat(90_000), ""));
     let open = "<<<<<<< SEARCH\n=======\n".repeat(90_000);
