@@ -1,57 +1,92 @@
-//! The proposer `llm` from outside, against a local server that speaks a provider's protocol.
+//! Language models from outside: the real binary, and a local server that speaks the providers' protocols.
+//!
+//! Oracles: what the server was asked and answered, the journal, git, and the contract of `docs/design.md`.
 
-use standin::{Protocol, Reply, Request, Server};
+mod ahead;
+mod caps;
+mod compatible;
+mod down;
+mod model;
+mod night;
+mod protocols;
+mod setup;
+mod team;
+mod untrusted;
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+use standin::{Protocol, Server};
 
 use crate::toy::Toy;
 
-const PLAN: &str = r#"{"hypothesis": "lower is nearer", "plan": "one less", "description": "x is one less", "category": "constant", "expected_delta": -9.0}"#;
+/// The key that every toy here has in its environment.
+const KEY: &str = "sk-test-0123456789abcdef";
 
-/// The model: lowers the number that stands in the champion's file by one.
-fn lowers(request: &Request) -> Reply {
-    let x = request.system.split("\nx = ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
-    let line = |x: i32| format!("x = {x} # knob: lin -20..20\n");
-    let x: i32 = x.parse().unwrap();
-    Reply::Text(match request.last_user() {
-        told if told.contains("# Now: the plan") => PLAN.to_owned(),
-        told if told.contains("# Now: the edit") => {
-            format!("cand/x.txt\n<<<<<<< SEARCH\n{}=======\n{}>>>>>>> REPLACE\n", line(x), line(x - 1))
-        }
-        other => panic!("{other}"),
-    })
-}
-
-fn toy(url: &str, key: &str) -> Toy {
+/// The toy, proposed to by the model at `server`; `proposer` and `llm` are further lines of the two sections.
+fn toy(server: &Server, protocol: Protocol, proposer: &str, llm: &str) -> Toy {
+    let (provider, variable) = match protocol {
+        Protocol::OpenaiChat => ("openai", "OPENAI_API_KEY"),
+        Protocol::OpenaiResponses => ("openai-responses", "OPENAI_API_KEY"),
+        Protocol::Anthropic => ("anthropic", "ANTHROPIC_API_KEY"),
+        Protocol::Gemini | Protocol::Ollama => panic!("no test here speaks {protocol:?}"),
+    };
+    let url = server.url(protocol);
     Toy::and(&format!(
-        "[proposer]\nkind = \"llm\"\nfallback = \"none\"\nlookahead = false\n[proposer.llm]\n\
-         provider = \"compatible\"\nmodel = \"m\"\nbase_url = \"{url}\"\nkey_variable = \"{key}\"\nretries = 0\n"
+        "[proposer]\nkind = \"llm\"\n{proposer}\n[proposer.llm]\nprovider = \"{provider}\"\n\
+         model = \"model-1\"\nbase_url = \"{url}\"\nmax_output_tokens = 1000\n{llm}\n"
     ))
+    .env(variable, KEY)
 }
 
-#[test]
-fn a_model_improves_the_champion_and_its_calls_stand_with_the_trial() {
-    let server = Server::start(lowers).unwrap();
-    let toy = toy(&server.url(Protocol::OpenaiChat), "TOY_KEY").env("TOY_KEY", "sk-toy-0123456789abcdef");
-    toy.exits(0, &["run", "--trials", "4", "--tag", "bar"]);
-    assert_eq!(toy.column("loss"), ["50.000000", "37.000000", "26.000000", "17.000000"]);
-    assert_eq!(toy.column("description")[1..], ["x is one less"; 3]);
-    let calls = toy.read(".ratchet/tags/bar/trials/0003/calls.jsonl");
-    let purposes: Vec<String> = calls
-        .lines()
-        .map(|line| {
-            serde_json::from_str::<serde_json::Value>(line).unwrap()["purpose"].as_str().unwrap().into()
-        })
-        .collect();
-    assert_eq!(purposes, ["plan", "edit"]);
-    assert!(!calls.contains("sk-toy"), "no key in a record");
-    let requests = server.requests();
-    assert_eq!(requests.len(), 6);
-    assert_eq!(requests[0].system, requests[1].system, "the stable part is one, for the provider's cache");
-    assert!(requests[4].last_user().contains("| 3 | keep | 26.000000 |"));
+/// One that asks over OpenAI's chat completions, alone.
+fn chat(server: &Server, proposer: &str, llm: &str) -> Toy {
+    toy(server, Protocol::OpenaiChat, proposer, llm)
 }
 
-#[test]
-fn a_missing_key_ends_with_exit_4_and_names_its_variable() {
-    let toy = toy("http://127.0.0.1:1/", "NO_SUCH_KEY_VARIABLE");
-    let ran = toy.exits(4, &["run", "--trials", "2", "--tag", "bar"]);
-    assert!(ran.stderr.contains("NO_SUCH_KEY_VARIABLE"), "{}", ran.stderr);
+/// The journal's events of one kind.
+fn events(toy: &Toy, tag: &str, kind: &str) -> Vec<Value> {
+    let journal = toy.read(&format!(".ratchet/tags/{tag}/journal.jsonl"));
+    let events = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.filter(|event| event["event"] == kind).collect()
+}
+
+/// What came of the proposals that led to no trial, as (kind, reason).
+fn in_vain(toy: &Toy) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let nothing = events(toy, "bar", "no_proposal");
+    nothing.iter().map(|event| (text(&event["kind"]), text(&event["reason"]))).collect()
+}
+
+/// The calls recorded in a folder of the tag `bar`, and below it.
+fn calls(toy: &Toy, folder: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    for path in files(&toy.path(&format!(".ratchet/tags/bar/{folder}"))) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("calls") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+        }
+    }
+    found
+}
+
+/// All plain files below a folder, in order.
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(folder) else { return found };
+    for entry in entries.map(Result::unwrap) {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => found.extend(files(&entry.path())),
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found.sort();
+    found
+}
+
+/// `proposal.json` of a trial of the tag `bar`.
+fn proposal(toy: &Toy, trial: u64) -> Value {
+    serde_json::from_str(&toy.read(&format!(".ratchet/tags/bar/trials/{trial:04}/proposal.json"))).unwrap()
 }
