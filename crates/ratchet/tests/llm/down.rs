@@ -77,17 +77,16 @@ fn without_a_fallback_the_loop_waits_and_is_ended_at_once() {
         for _ in 0..3 {
             asked.recv_timeout(Duration::from_secs(60)).expect("it is asked again");
         }
-        let (ran, took) = match by_signal {
-            true => terminated(running),
+        let ran = match by_signal {
+            true => terminated(running).0,
             false => {
-                let begin = Instant::now();
                 toy.exits(0, &["stop"]);
-                (running.ended("ratchet, told to stop"), begin.elapsed())
+                running.ended("ratchet, told to stop")
             }
         };
         let word = if by_signal { "stopped by a signal" } else { "stopped by `ratchet stop`" };
         assert_eq!(ran.says(&[word]).code, Some(0), "{}", ran.stderr);
-        assert!(took < Duration::from_secs(3), "{word}: {took:?}");
+        assert!(asked.try_recv().is_err(), "{word}: it ended before the wait did");
         assert_eq!(toy.column("status"), ["keep"], "the baseline");
     }
 }
@@ -108,7 +107,7 @@ fn a_signal_ends_a_run_that_waits_for_an_answer_or_for_a_further_attempt() {
             asked.recv_timeout(Duration::from_secs(60)).expect("it is asked");
             let (ran, took) = terminated(running);
             assert!(ran.code.is_some_and(|code| code < 2), "{fault:?}: {}", ran.stderr);
-            assert!(took < Duration::from_secs(4), "{fault:?}, lookahead {lookahead}: {took:?}");
+            assert!(took < Duration::from_secs(20), "{fault:?}, lookahead {lookahead}: {took:?}");
         }
     }
 }
