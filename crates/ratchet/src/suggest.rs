@@ -56,6 +56,9 @@ pub fn suggestion(program: &str, tag: &str, metric: &Metric, trials: &[TrialReco
     Some(placed(program, &section))
 }
 
+/// A knob moved: the trial, and the value before and after.
+type Moved<'a> = (&'a TrialRecord, String, String);
+
 /// What the lines are drawn from.
 struct Night<'a> {
     /// Every trial but baselines, oldest first.
@@ -160,9 +163,9 @@ impl Night<'_> {
         most_first(all)
     }
 
-    /// Each knob's moves: the trial, and the value before and after.
-    fn by_knob(&self) -> Vec<(String, Vec<(&TrialRecord, String, String)>)> {
-        let mut all: BTreeMap<String, Vec<(&TrialRecord, String, String)>> = BTreeMap::new();
+    /// Each knob's moves.
+    fn by_knob(&self) -> Vec<(String, Vec<Moved<'_>>)> {
+        let mut all: BTreeMap<String, Vec<Moved<'_>>> = BTreeMap::new();
         for record in self.edits {
             for change in &record.proposal.changes {
                 let moved = (*record, word(&change.from), word(&change.to));
