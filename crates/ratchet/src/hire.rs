@@ -22,10 +22,10 @@ use crate::{
 const LEFT: [&str; 3] = ["prompt.md", "answer.log", "calls.jsonl"];
 
 impl Desk<'_> {
-    /// A proposer of this kind. `capped`: whether what it spends may end the run.
+    /// A proposer of this kind.
     ///
     /// Exit code 4 where it cannot work here, 2 where a cap could not be kept.
-    pub(crate) fn hire(&self, kind: ProposerKind, capped: bool) -> Result<Box<dyn Proposer>> {
+    pub(crate) fn hire(&self, kind: ProposerKind) -> Result<Box<dyn Proposer>> {
         Ok(match kind {
             // what is played back is asked of nobody
             ProposerKind::Knobs | ProposerKind::Replay => Box::new(Knobs),
@@ -43,7 +43,7 @@ impl Desk<'_> {
                 let confined = confined(self.task)?;
                 let (scratch, stop) = (self.scratch.clone(), self.stop.clone());
                 let mut proposer = AgentProposer::new(agent, scratch, mark(root), stop, confined);
-                proposer.check(capped)?;
+                proposer.check(&self.caps())?;
                 if confined {
                     let policy = reach::agent(self.task, root, self.worktree.path(), proposer.command());
                     proposer.confine(policy);

@@ -108,7 +108,7 @@ impl Session {
         let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
         let kind = kind.unwrap_or(self.task.proposer.kind);
         self.check_sandbox(matches!(kind, ProposerKind::Llm | ProposerKind::Agent), observer)?;
-        let mut named = self.desk().hire(kind, watch.has_cost_cap())?;
+        let mut named = self.desk().hire(kind)?;
         let patience = Patience::new(named.name(), self.task.proposer.fallback);
         let control = Control::listen(&self.state)?;
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;

@@ -115,11 +115,6 @@ impl Watch {
         None
     }
 
-    /// Whether what proposers spend may end the run.
-    pub fn has_cost_cap(&self) -> bool {
-        self.rules.max_tokens.is_some() || self.rules.max_usd.is_some()
-    }
-
     /// What is left, for the proposer.
     pub fn budget(&self) -> Budget {
         Budget {

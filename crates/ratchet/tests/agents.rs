@@ -173,6 +173,14 @@ fn what_came_to_nothing_counts_against_the_caps() {
 }
 
 #[test]
+fn a_cap_that_could_not_be_kept_is_refused_before_the_run_begins() {
+    for preset in ["codex", "gemini"] {
+        let ran = toy(preset, "edit", "").exits(2, &["run", "--trials", "2", "--max-usd", "1"]);
+        ran.says(&[preset, "does not tell what it costs", "--max-tokens"]);
+    }
+}
+
+#[test]
 fn an_agent_that_ignores_its_end_or_leaves_processes_is_ended_whole() {
     for (conduct, timeout_s) in [("hang", 1), ("leaves", 20)] {
         let out = tempfile::tempdir().unwrap();

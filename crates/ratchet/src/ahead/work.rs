@@ -52,7 +52,7 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
         night: None,
         stop,
     };
-    let mut proposer = desk.hire(order.kind, false)?;
+    let mut proposer = desk.hire(order.kind)?;
     let start = desk.start_commit(proposer.name())?;
     let outcome = draft(&desk, proposer.as_mut(), &order, &folder)?;
     // what was refused may hold anything, a key of the user's among it

@@ -32,6 +32,7 @@ pub(super) const TOOL: Tool = Tool {
     confined: &[],
     model: "--model",
     max_usd: None,
+    tells_usd: true,
     settings: &[
         "~/.aider/",
         "~/.aider.conf.yml",

@@ -23,6 +23,7 @@ pub(super) const TOOL: Tool = Tool {
     confined: &[],
     model: "--model",
     max_usd: Some("--max-budget-usd"),
+    tells_usd: true,
     settings: &["~/.claude/", "~/.claude.json", "~/.cache/claude-cli-nodejs/"],
     // a refused key would be tried for three minutes; the driver has a patience of its own
     set: &[("CLAUDE_CODE_MAX_RETRIES", "3"), ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],

@@ -30,6 +30,7 @@ pub(super) const TOOL: Tool = Tool {
     ],
     model: "--model",
     max_usd: None,
+    tells_usd: false,
     settings: &["~/.codex/"],
     set: &[],
     unset: &["CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED"],

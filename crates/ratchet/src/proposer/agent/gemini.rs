@@ -18,6 +18,7 @@ pub(super) const TOOL: Tool = Tool {
     confined: &[],
     model: "--model",
     max_usd: None,
+    tells_usd: false,
     settings: &["~/.gemini/"],
     set: &[],
     unset: &[],

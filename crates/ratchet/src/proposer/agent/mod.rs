@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use llm::Caps;
 use sandbox::{Access, Policy};
 use serde::Deserialize;
 
@@ -98,13 +99,21 @@ impl AgentProposer {
         self.scratch.join("tmp")
     }
 
-    /// Exit code 4 when the command is not there to be run, 2 when a cost cap could not be kept.
-    pub fn check(&self, capped: bool) -> Result<(), Error> {
-        if capped && self.preset.is_none() {
+    /// Exit code 4 when the command is not there to be run, 2 when a cap of `caps` could not be kept.
+    pub fn check(&self, caps: &Caps) -> Result<(), Error> {
+        let limits = caps.limit_money() || caps.night.tokens.is_some() || caps.day.tokens.is_some();
+        if limits && self.preset.is_none() {
             return Err(Error::usage(
-                "--max-tokens and --max-usd need an agent that reports its usage, and a command does not",
+                "caps on tokens and dollars need an agent that reports its usage, and a command does not",
             )
             .hint("use a preset in [proposer.agent], or cap the run by --trials or --hours"));
+        }
+        if let Some(preset) = self.preset.filter(|preset| caps.limit_money() && !preset.tool().tells_usd) {
+            return Err(Error::usage(format!(
+                "{} does not tell what it costs, so that no cap on dollars can be kept",
+                preset.program()
+            ))
+            .hint("cap its tokens: --max-tokens, or tokens_per_day under [proposer]"));
         }
         let program = self.command.first().map(String::as_str).unwrap_or_default();
         // one with a folder is relative to the worktree: seen when it is run

@@ -8,6 +8,7 @@ pub(super) const TOOL: Tool = Tool {
     confined: &[],
     model: "--model",
     max_usd: None,
+    tells_usd: true,
     settings: &[
         "~/.config/opencode/",
         "~/.local/share/opencode/",

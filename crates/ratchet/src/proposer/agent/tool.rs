@@ -17,6 +17,8 @@ pub(super) struct Tool {
     pub(super) model: &'static str,
     /// The flag that comes before the US dollars which one proposal may cost.
     pub(super) max_usd: Option<&'static str>,
+    /// Whether it tells dollars, and not only tokens.
+    pub(super) tells_usd: bool,
     /// Where it keeps what it knows of the user, and must be able to write; folders end with `/`.
     pub(super) settings: &'static [&'static str],
     /// Variables that it is given unless the user has set them.
