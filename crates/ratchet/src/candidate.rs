@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt, fs,
+    io::ErrorKind,
     path::{Component, Path, PathBuf},
 };
 
@@ -151,28 +152,71 @@ pub fn class_of(repo: &Repo, from: Oid, to: Oid, editable: &Editable) -> Result<
 /// Writes a proposal's edits into the worktree. Refuses paths that leave it or go through a link.
 pub fn write_edits(worktree: &Path, edits: &[Edit], editable: &Editable) -> Result<Result<(), Refusal>> {
     for edit in edits {
-        let path = Path::new(&edit.path);
-        let inside =
-            path.components().all(|part| matches!(part, Component::Normal(_))) && !edit.path.is_empty();
-        if !inside {
-            return Ok(Err(Refusal::Path(edit.path.clone())));
+        let full = match place_of(worktree, &edit.path, editable) {
+            Ok(full) => full,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let folder = full.parent().map_or(Ok(()), fs::create_dir_all);
+        match folder.and_then(|()| fs::write(&full, &edit.text)) {
+            Ok(()) => {}
+            // a folder where a file must be, or a name that no file can have: the edit's fault
+            Err(error) if is_of_the_path(&error) => return Ok(Err(Refusal::Path(edit.path.clone()))),
+            Err(error) => return Err(error).doing("write the candidate's", &full),
         }
-        if !editable.contains(path) {
-            return Ok(Err(Refusal::Protected(path.to_path_buf())));
-        }
-        let mut full = worktree.to_path_buf();
-        for part in path.components() {
-            full.push(part);
-            if fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_symlink()) {
-                return Ok(Err(Refusal::Link(path.to_path_buf())));
-            }
-        }
-        if let Some(folder) = full.parent() {
-            fs::create_dir_all(folder).doing("create", folder)?;
-        }
-        fs::write(&full, &edit.text).doing("write the candidate's", &full)?;
     }
     Ok(Ok(()))
+}
+
+/// Removes files from the worktree, under the same rules. One that is not there is refused as well.
+pub(crate) fn remove_files(
+    worktree: &Path,
+    paths: &[String],
+    editable: &Editable,
+) -> Result<Result<(), Refusal>> {
+    for path in paths {
+        let full = match place_of(worktree, path, editable) {
+            Ok(full) => full,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        match fs::remove_file(&full) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound || is_of_the_path(&error) => {
+                return Ok(Err(Refusal::Path(path.clone())));
+            }
+            Err(error) => return Err(error).doing("remove the candidate's", &full),
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Where a candidate's file stands in the worktree; nothing on the way there is a link.
+fn place_of(worktree: &Path, path: &str, editable: &Editable) -> Result<PathBuf, Refusal> {
+    let relative = Path::new(path);
+    if path.is_empty() || !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err(Refusal::Path(path.to_owned()));
+    }
+    if !editable.contains(relative) {
+        return Err(Refusal::Protected(relative.to_path_buf()));
+    }
+    let mut full = worktree.to_path_buf();
+    for part in relative.components() {
+        full.push(part);
+        if fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_symlink()) {
+            return Err(Refusal::Link(relative.to_path_buf()));
+        }
+    }
+    Ok(full)
+}
+
+fn is_of_the_path(error: &std::io::Error) -> bool {
+    let kinds = [
+        ErrorKind::AlreadyExists,
+        ErrorKind::NotADirectory,
+        ErrorKind::IsADirectory,
+        ErrorKind::InvalidInput,
+        ErrorKind::InvalidFilename,
+    ];
+    kinds.contains(&error.kind())
 }
 
 /// The commit message of a candidate, before it is judged.

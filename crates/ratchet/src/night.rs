@@ -61,6 +61,11 @@ enum Line {
     Trial(Box<Trial>),
     /// The champion was run again.
     Again(Again),
+    /// The last line, so that a file that was cut off is known.
+    End {
+        /// How many trials there are.
+        trials: usize,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,11 +141,14 @@ fn read(path: &Path) -> Result<(Head, Vec<Line>)> {
         })?;
         lines.push(line);
     }
+    let trials = lines.iter().filter(|line| matches!(line, Line::Trial(_))).count();
+    let whole = lines.last() == Some(&Line::End { trials });
     match lines.first() {
         Some(Line::Head(head)) if head.v > VERSION => {
             Err(Error::usage(format!("recorded by a newer ratchet (format {})", head.v)).at(path))
         }
-        Some(Line::Head(head)) => Ok((head.clone(), lines.split_off(1))),
+        Some(Line::Head(_)) if !whole => Err(Error::usage("the recorded night is cut off").at(path)),
+        Some(Line::Head(head)) => Ok((head.clone(), lines.drain(1..lines.len() - 1).collect())),
         _ => Err(Error::usage("not a recorded night").at(path).hint("`ratchet record` makes one")),
     }
 }

@@ -77,6 +77,17 @@ fn a_recording_that_was_changed_or_belongs_elsewhere_is_found_out() {
     toy.write("cut.jsonl", &night[..night.len() / 2]);
     toy.exits(2, &["run", "--proposer", "replay", "--night", "cut.jsonl", "--tag", "cut"])
         .says(&["not of a recorded night"]);
+    let lines: Vec<&str> = night.lines().collect();
+    toy.write("short.jsonl", &lines[..lines.len() - 2].join("\n"));
+    toy.exits(2, &["run", "--proposer", "replay", "--night", "short.jsonl", "--tag", "short"])
+        .says(&["cut off"]);
+    let headless: Vec<&str> = lines.iter().filter(|line| !line.contains("\"trial\":1,")).copied().collect();
+    toy.write(
+        "headless.jsonl",
+        &headless.join("\n").replace("{\"end\":{\"trials\":6}}", "{\"end\":{\"trials\":5}}"),
+    );
+    toy.exits(2, &["run", "--proposer", "replay", "--night", "headless.jsonl", "--tag", "headless"])
+        .says(&["no baseline"]);
     toy.write("prose.jsonl", "the night was long\n");
     toy.exits(2, &["run", "--proposer", "replay", "--night", "prose.jsonl", "--tag", "prose"])
         .says(&["line 1"]);
@@ -86,4 +97,35 @@ fn a_recording_that_was_changed_or_belongs_elsewhere_is_found_out() {
     toy.commit("other files");
     toy.exits(2, &["run", "--proposer", "replay", "--night", "night.jsonl", "--tag", "other"])
         .says(&["other editable files"]);
+}
+
+#[test]
+fn a_hostile_recording_reaches_nothing_outside_the_editable_files() {
+    let toy = Toy::new();
+    let victim = Toy::no_repository();
+    victim.write("a.txt", "precious\n");
+    std::os::unix::fs::symlink(victim.root(), toy.path("cand/link")).unwrap();
+    toy.commit("a link");
+    toy.exits(0, &["run", "--trials", "3", "--tag", "bar"]);
+    toy.exits(0, &["record", "night.jsonl"]);
+    let night = toy.read("night.jsonl");
+    let name = victim.root().file_name().unwrap().to_str().unwrap();
+    let up = format!("cand/../../../../../../{name}/a.txt");
+    let absolute = victim.path("a.txt").to_str().unwrap().to_owned();
+    let long = format!("cand/{}", "n".repeat(300));
+    let paths =
+        [&up, &absolute, "score.sh", "cand/link/a.txt", "cand/x.txt/y", "cand", "cand/\\u0000", &long, ""];
+    for (n, path) in paths.iter().enumerate() {
+        let removed = night.replacen("\"carries\"", &format!("\"removed\":[\"{path}\"],\"carries\""), 2);
+        let edited = night.replacen("\"path\":\"cand/x.txt\"", &format!("\"path\":\"{path}\""), 1);
+        for (how, text) in [("removed", removed), ("edited", edited)] {
+            assert_ne!(text, night, "{how}");
+            let file = format!("{how}-{n}.jsonl");
+            toy.write(&file, &text);
+            let play = ["run", "--proposer", "replay", "--night", &file, "--tag", &format!("{how}-{n}")];
+            toy.exits(1, &play).says(&["makes no candidate"]);
+            assert_eq!(victim.read("a.txt"), "precious\n");
+        }
+    }
+    assert_eq!(toy.read("score.sh"), crate::toy::SCORE);
 }

@@ -11,7 +11,7 @@ use llm::Recorded;
 use super::{Again, DECIDES, Head, Line, Trial, read};
 use crate::{
     account::error,
-    candidate::{Candidate, source_of},
+    candidate::{Candidate, remove_files, source_of},
     config::Task,
     error::{Doing, Error, Result},
     git::{Oid, Repo},
@@ -54,7 +54,9 @@ impl Playback {
         };
         for line in lines {
             match line {
-                Line::Head(_) => return Err(Error::usage("two nights in one file").at(path)),
+                Line::Head(_) | Line::End { .. } => {
+                    return Err(Error::usage("two nights in one file").at(path));
+                }
                 Line::Nothing { proposer, kind, reason, calls } => {
                     let why = NoCandidate::Nothing(kind, reason);
                     night.attempts.push_back(Attempt::Nothing { proposer, why, calls });
@@ -69,10 +71,10 @@ impl Playback {
             }
         }
         // the baseline needs no proposal
-        if matches!(night.attempts.front(), Some(Attempt::Trial(1))) {
-            night.attempts.pop_front();
+        match night.attempts.pop_front() {
+            Some(Attempt::Trial(1)) => Ok(night),
+            _ => Err(Error::usage("the recorded night has no baseline").at(path)),
         }
-        Ok(night)
     }
 
     /// The profile it was played under.
@@ -184,21 +186,19 @@ impl Session {
         let desk = self.desk();
         let start = desk.start_commit(&trial.proposer)?;
         self.worktree.restore(start, &self.repo.files(start)?)?;
-        for path in &trial.removed {
-            // a recording may hold any path: only what a candidate may remove is removed
-            if self.task.editable().contains(Path::new(path)) {
-                let path = self.worktree.path().join(path);
-                fs::remove_file(&path).doing("remove", &path)?;
-            }
-        }
+        let removed = remove_files(self.worktree.path(), &trial.removed, self.task.editable())?;
         let wish = Wish {
             proposer: trial.proposer.clone(),
             may_carry: trial.proposer != "try",
             program: None,
             demand: trial.demand,
         };
-        let candidate = desk.candidate(trial.proposal, wish)?;
-        if candidate.is_err() {
+        let candidate = match removed {
+            Ok(()) => desk.candidate(trial.proposal, wish)?,
+            Err(refusal) => Err(refusal.into()),
+        };
+        if let Err(why) = &candidate {
+            self.differs(true, format!("trial {number} makes no candidate ({why:?})"));
             self.restore()?;
         }
         Ok((trial.proposer, candidate))

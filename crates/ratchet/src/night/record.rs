@@ -80,6 +80,8 @@ pub fn record(root: &Path, asked: Option<Tag>, file: &Path) -> Result<usize> {
             _ => {}
         }
     }
+    let trials = history.trials().len();
+    lines.push(Line::End { trials });
     let mut text = Vec::new();
     for line in &lines {
         serde_json::to_writer(&mut text, line)
@@ -88,7 +90,7 @@ pub fn record(root: &Path, asked: Option<Tag>, file: &Path) -> Result<usize> {
     }
     let file = std::path::absolute(file).doing("find the place of", file)?;
     write_atomic(&file, &text)?;
-    Ok(history.trials().len())
+    Ok(trials)
 }
 
 /// What a tag's trials are read from.
