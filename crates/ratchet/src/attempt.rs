@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use crate::{
     beginning::note_uncommitted,
-    candidate::{Candidate, Refusal, admissible, class_of, message, source_of},
+    candidate::{Candidate, Refusal, admissible, class_of, message, source_of, without_secrets},
     config::EXEMPT,
     error::{Doing, Error, Result},
     git::{Change, ChangeKind, Oid},
@@ -68,6 +68,7 @@ impl Session {
     /// editable files equal the champion's.
     pub fn attempt(&mut self, description: &str, observer: &mut dyn Observer) -> Result<Tried> {
         self.check_sandbox(false, observer)?;
+        without_secrets(self.state.root(), &self.task)?;
         self.check_protected()?;
         let edits = admissible(self.edits()?, self.task.editable(), &EXEMPT)?;
         self.ensure_data(observer)?;

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::Editable,
+    config::{Editable, Task},
     edit_class::EditClass,
     error::{Doing, Error, Result},
     fingerprint::FREE,
@@ -18,6 +18,7 @@ use crate::{
     proposer::{Demand, Edit, Proposal},
     runlog::plain,
     scan::Finding,
+    secrets::secrets,
     source::{TreeHash, lines},
 };
 
@@ -187,6 +188,27 @@ pub(crate) fn remove_files(
         }
     }
     Ok(Ok(()))
+}
+
+/// Refuses editable files below `root` that hold a secret, before git has stored what they hold: it never forgets.
+pub(crate) fn without_secrets(root: &Path, task: &Task) -> Result<(), Refusal> {
+    const LARGEST: u64 = 64 << 20; // a key is not looked for in more
+    let mut queue: Vec<PathBuf> = task.editable_folders();
+    while let Some(inside) = queue.pop() {
+        let full = root.join(&inside);
+        let Ok(meta) = fs::symlink_metadata(&full) else { continue };
+        if meta.is_dir() {
+            // what cannot be listed cannot be a candidate's either
+            let entries = fs::read_dir(&full).into_iter().flatten().flatten();
+            queue.extend(entries.map(|entry| inside.join(entry.file_name())));
+        } else if meta.is_file() && meta.len() <= LARGEST && task.editable().contains(&inside) {
+            let bytes = fs::read(&full).unwrap_or_default();
+            if let Some(name) = secrets().found_in(&bytes) {
+                return Err(Refusal::Secret(inside, name.to_owned()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where a candidate's file stands in the worktree; nothing on the way there is a link.

@@ -12,7 +12,8 @@ use crate::{
     account::Payer,
     ahead::Running,
     candidate::{
-        Candidate, FREE_IN_WORKTREE, Refusal, admissible, class_of, message, source_of, write_edits,
+        Candidate, FREE_IN_WORKTREE, Refusal, admissible, class_of, message, source_of, without_secrets,
+        write_edits,
     },
     commands::{Place, binaries},
     config::Task,
@@ -170,13 +171,10 @@ impl Desk<'_> {
     /// A candidate of what stands in the worktree, with the proposal's edits.
     pub(crate) fn candidate(&self, proposal: Proposal, wish: Wish) -> Result<Result<Candidate, NoCandidate>> {
         let start = self.start(&wish.proposer);
-        // before it is a file, of which git would make an object that stays
-        for edit in &proposal.edits {
-            if let Some(name) = secrets().found_in(edit.text.as_bytes()) {
-                return Ok(Err(Refusal::Secret(edit.path.clone().into(), name.to_owned()).into()));
-            }
-        }
         if let Err(refusal) = write_edits(self.worktree.path(), &proposal.edits, self.task.editable())? {
+            return Ok(Err(refusal.into()));
+        }
+        if let Err(refusal) = without_secrets(self.worktree.path(), self.task) {
             return Ok(Err(refusal.into()));
         }
         let found = self.worktree.changes(self.champion)?;
