@@ -198,7 +198,8 @@ impl Session {
         let Ok(made) = serde_json::from_slice::<Made>(&bytes) else { return Ok(None) };
         let draft = match made.outcome {
             Ok(draft) => draft,
-            Err(why) => return Ok(Some(Err(why))),
+            Err(why) if asked => return Ok(Some(Err(why))),
+            Err(_) => return Ok(None), // an earlier run's end is not this one's
         };
         let (description, usage) =
             (draft.candidate.proposal.description.clone(), draft.candidate.proposal.usage);
