@@ -189,9 +189,19 @@ fn base_url(config: &Config) -> Result<String, AskError> {
     let Some(url) = config.base_url.as_deref().or(provider.base_url()) else {
         return Err(AskError::Setup(format!("{} needs a base URL", provider.as_str())));
     };
-    let usable = reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-    if !usable {
-        return Err(AskError::Setup(format!("{url:?} is no http:// or https:// URL")));
+    // what is wrong is said without repeating it: it may hold a password
+    let wrong = |why: &str| Err(AskError::Setup(format!("the base URL {why}")));
+    let parsed = match reqwest::Url::parse(url) {
+        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => parsed,
+        _ => return wrong("is no http:// or https:// URL"),
+    };
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        return wrong(
+            "holds a name or a password, which would stand in records; a key goes into a variable or a file",
+        );
+    }
+    if parsed.query().is_some() || parsed.fragment().is_some() {
+        return wrong("ends in a query or a fragment, behind which no path of the protocol can go");
     }
     Ok(if url.ends_with('/') { url.to_owned() } else { format!("{url}/") })
 }
@@ -205,6 +215,33 @@ fn is_local(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_base_url_is_an_address_and_nothing_that_must_not_be_shown() {
+        let of = |url: &str| {
+            base_url(&Config {
+                provider: Provider::Compatible,
+                model: "m".to_owned(),
+                base_url: Some(url.to_owned()),
+                key: KeySource::Provider,
+                timeout: Duration::from_secs(1),
+                retries: 0,
+                stream: false,
+            })
+        };
+        assert_eq!(of("http://127.0.0.1:1/v1").unwrap(), "http://127.0.0.1:1/v1/");
+        let bad = [
+            "http://me:hunter2@h/v1",
+            "http://h/v1?key=hunter2",
+            "http://h/#hunter2",
+            "ftp://me:hunter2@h",
+            "hunter2",
+        ];
+        for url in bad {
+            let error = of(url).unwrap_err().to_string();
+            assert!(error.contains("base URL") && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
 
     #[test]
     fn waits_double_and_are_bounded_whatever_is_asked() {

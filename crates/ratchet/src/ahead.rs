@@ -237,11 +237,11 @@ impl Session {
                 return Ok(Err("it touches what has changed since".to_owned()));
             };
             candidate.commit = commit;
-            candidate.paths = self.repo.differing(self.champion(), commit)?;
             (candidate.carries, candidate.excursion) = desk.builds_on(&candidate.proposer);
             draft.built = false;
         }
         (candidate.source, candidate.lines) = source_of(&self.repo, candidate.commit, self.task.editable())?;
+        candidate.paths = self.repo.differing(self.champion(), candidate.commit)?;
         candidate.ahead = true;
         candidate.parent = self.history().champion().map(|record| record.trial);
         match desk.checked(draft.candidate)? {

@@ -28,7 +28,8 @@ pub struct Candidate {
     /// Its commit, on top of what it was made from.
     #[serde(with = "crate::git::as_text")]
     pub commit: Oid,
-    /// The paths that it changes; empty for a baseline.
+    /// The paths that it changes; empty for a baseline. Not written down: a name need not be text.
+    #[serde(skip)]
     pub paths: Vec<PathBuf>,
     /// Its editable files by tokens.
     pub source: TreeHash,

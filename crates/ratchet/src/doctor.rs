@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     config::{Llm, ProposerKind, Step, Task},
     cuda::{self, Card, Cuda, Obstacle},
-    exec::{StopFlag, first_line_of, on_path},
+    exec::{StopFlag, first_line_of, is_there},
     git::Repo,
     hire,
     proposer::SourceFile,
@@ -253,14 +253,6 @@ fn programs(root: &Path, task: &Task) -> Check {
             "install it, or correct the command in ratchet.toml",
         ),
         None => pass("programs", "what the task runs is installed"),
-    }
-}
-
-/// Whether a program can be found: on PATH, or, named by a path, below the root.
-fn is_there(root: &Path, program: &str) -> bool {
-    match program.contains('/') {
-        true => root.join(program).is_file(),
-        false => on_path(program).is_some(),
     }
 }
 

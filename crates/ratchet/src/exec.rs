@@ -25,7 +25,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::OFlags,
+    fs::{Access, OFlags},
     process::Signal,
 };
 
@@ -224,6 +224,15 @@ pub fn run(spec: Spec<'_>, log: &mut RunLog, out: &mut dyn FnMut(Stream, &[u8]),
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Whether a program can be run: one of PATH, or, named by a path, a file below `root` that may be executed.
+pub fn is_there(root: &Path, program: &str) -> bool {
+    let runnable = |file: &Path| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok();
+    match program.contains('/') {
+        true => runnable(&root.join(program)),
+        false => on_path(program).is_some(),
+    }
 }
 
 /// Runs a command for what it prints to stdout; nothing is logged, and nobody can stop it before its limit.

@@ -7,7 +7,7 @@ use std::{
 
 use globset::GlobBuilder;
 
-use super::{EXEMPT, FILE, Preset, ProposerKind, Task};
+use super::{EXEMPT, FILE, Task};
 use crate::{
     error::{Error, Result},
     plain_file,
@@ -38,8 +38,8 @@ impl Task {
             if command.first().is_none_or(|program| program.is_empty()) {
                 return wrong(format!("[{name}] command is empty; write it as a list, program first"));
             }
-            if timeout_s == 0 {
-                return wrong(format!("[{name}] timeout_s is 0, so it could never finish"));
+            if let Err(problem) = sensible(timeout_s) {
+                return wrong(format!("[{name}] {problem}"));
             }
         }
         if let Err(problem) = self.accept.check() {
@@ -63,49 +63,8 @@ impl Task {
                 "[score] exam needs [prepare] and [fit]: rows are piped to a model that was trained".into(),
             );
         }
-        if let Some(agent) = &self.proposer.agent {
-            match (&agent.command, agent.preset) {
-                (Some(_), Some(_)) => {
-                    return wrong("[proposer.agent] has both command and preset; keep one".into());
-                }
-                (None, None) => return wrong("[proposer.agent] needs a command or a preset".into()),
-                (Some(command), None) if command.first().is_none_or(|program| program.is_empty()) => {
-                    return wrong("[proposer.agent] command is empty".into());
-                }
-                _ => {}
-            }
-            if agent.timeout_s == 0 {
-                return wrong("[proposer.agent] timeout_s is 0, so it could never finish".into());
-            }
-            if agent.preset.is_none() && (agent.model.is_some() || agent.max_usd.is_some()) {
-                return wrong(
-                    "[proposer.agent] model and max_usd go with a preset; write them into the command".into(),
-                );
-            }
-            if let Some(usd) = agent.max_usd {
-                if !agent.preset.is_some_and(Preset::takes_max_usd) {
-                    return wrong("[proposer.agent] max_usd: only the preset \"claude\" can be told so; use --max-usd for all of a run".into());
-                }
-                if !(usd.is_finite() && usd > 0.0) {
-                    return wrong(format!("[proposer.agent] max_usd is {usd}; it must be a positive amount"));
-                }
-            }
-        } else if self.proposer.kind == ProposerKind::Agent {
-            return wrong("[proposer] kind is \"agent\" but there is no [proposer.agent]".into());
-        }
-        if self.proposer.kind == ProposerKind::Replay && self.proposer.night.is_none() {
-            return wrong("[proposer] kind is \"replay\" but night names no recorded night".into());
-        }
-        if let Some(llm) = &self.proposer.llm {
-            for (key, value) in
-                [("timeout_s", llm.timeout_s), ("max_output_tokens", llm.max_output_tokens.into())]
-            {
-                if value == 0 {
-                    return wrong(format!("[proposer.llm] {key} is 0, so no answer could ever come"));
-                }
-            }
-        } else if self.proposer.kind == ProposerKind::Llm {
-            return wrong("[proposer] kind is \"llm\" but there is no [proposer.llm]".into());
+        if let Err(problem) = self.proposer.check() {
+            return wrong(problem);
         }
         for own in EXEMPT {
             if let Some(pattern) =
@@ -149,6 +108,13 @@ impl Task {
                 .hint("a candidate must not be able to edit what judges it; narrow the pattern"));
             }
         }
+        if let Some(page) =
+            self.proposer.pages.iter().find(|page| !tracked.iter().any(|t| t == Path::new(page)))
+        {
+            return Err(Error::usage(format!("[proposer] pages: {page:?} is no committed file"))
+                .at(root.join(FILE))
+                .hint("commit it, or take it out of `pages`"));
+        }
         for judge in referees(&self.score.command) {
             let path = Path::new(&judge);
             if root.join(path).is_file() && path.is_relative() && !tracked.iter().any(|t| t == path) {
@@ -160,6 +126,16 @@ impl Task {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a limit in seconds is one: more than none, and no more than a clock can count to.
+pub(super) fn sensible(timeout_s: u64) -> Result<(), String> {
+    const WEEK_S: u64 = 7 * 24 * 3600;
+    match timeout_s {
+        0 => Err("timeout_s is 0, so it could never finish".to_owned()),
+        1..=WEEK_S => Ok(()),
+        _ => Err(format!("timeout_s is {timeout_s}; a week, {WEEK_S}, is the most")),
     }
 }
 

@@ -4,6 +4,7 @@
 //! metric, build, preflight, fit, score, accept) is fixed for a tag; see [`Task::contract`].
 
 mod check;
+mod proposer;
 
 use std::{
     ops::Range,

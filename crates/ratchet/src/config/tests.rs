@@ -85,3 +85,33 @@ fn the_contract_holds_what_decides_a_value_and_nothing_else() {
     assert_ne!(base, read(&TOY.replace("\"loss\"", "\"loss\"\ngoal = \"maximize\"")).unwrap().contract());
     assert_ne!(base, read(&format!("{TOY}[accept]\nrule = \"strict\"\n")).unwrap().contract());
 }
+
+#[test]
+fn a_proposer_that_cannot_work_is_named_before_anything_runs() {
+    let llm = "[proposer.llm]\nprovider = \"anthropic\"\n";
+    let cases = [
+        ("[proposer]\nusd_per_day = -1.0\n", "usd_per_day"),
+        ("[proposer]\nusd_per_day = nan\n", "usd_per_day"),
+        ("[proposer]\nnight = \"\"\n", "night is empty"),
+        ("[proposer]\nkind = \"llm\"\n", "no [proposer.llm]"),
+        ("[proposer]\nkind = \"replay\"\n", "no recorded night"),
+        (&format!("{llm}model = \" \"\n"), "model is empty"),
+        (&format!("{llm}model = \"m\"\ncontext_tokens = 0\n"), "context_tokens is 0"),
+        (&format!("{llm}model = \"m\"\ntimeout_s = 18446744073709551615\n"), "timeout_s"),
+        (&format!("{llm}model = \"m\"\nkey_variable = \"A\"\nkey_file = \"f\"\n"), "both key_variable"),
+        (&format!("{llm}model = \"m\"\nkey_file = \"\"\n"), "key_file is empty"),
+        (&format!("{llm}model = \"m\"\nkey_variable = \"\"\n"), "no name of an environment variable"),
+        ("[proposer.agent]\ncommand = [\"x\"]\ntimeout_s = 9223372036854775807\n", "a week"),
+        ("[proposer.agent]\ncommand = [\"x\"]\nsettings = [\"/\"]\n", "settings"),
+        ("[proposer.agent]\ncommand = [\"x\"]\nsettings = [\"~/\"]\n", "settings"),
+        ("[proposer.agent]\ncommand = [\"x\"]\nsettings = [\"~/../..\"]\n", "settings"),
+        ("[proposer.agent]\ncommand = [\"x\"]\nsettings = [\"\"]\n", "settings"),
+    ];
+    for (text, words) in cases {
+        let error = message(&format!("{TOY}{text}"));
+        assert!(error.contains(words) && error.contains("[proposer"), "{text}: {error}");
+    }
+    let pasted = message(&format!("{TOY}{llm}model = \"m\"\nkey_variable = \"sk-ant-0123-secret\"\n"));
+    assert!(!pasted.contains("0123"), "a key in its place is not repeated: {pasted}");
+    read(&format!("{TOY}[proposer.agent]\ncommand = [\"x\"]\nsettings = [\"~/.x\", \"/opt/x/\"]\n")).unwrap();
+}

@@ -100,7 +100,7 @@ impl AgentProposer {
     }
 
     /// Exit code 4 when the command is not there to be run, 2 when a cap of `caps` could not be kept.
-    pub fn check(&self, caps: &Caps) -> Result<(), Error> {
+    pub fn check(&self, caps: &Caps, root: &Path) -> Result<(), Error> {
         let limits = caps.limit_money() || caps.night.tokens.is_some() || caps.day.tokens.is_some();
         if limits && self.preset.is_none() {
             return Err(Error::usage(
@@ -116,12 +116,12 @@ impl AgentProposer {
             .hint("cap its tokens: --max-tokens, or tokens_per_day under [proposer]"));
         }
         let program = self.command.first().map(String::as_str).unwrap_or_default();
-        // one with a folder is relative to the worktree: seen when it is run
-        if program.contains('/') || exec::on_path(program).is_some() {
+        if exec::is_there(root, program) {
             return Ok(());
         }
-        Err(Error::environment(format!("the agent's command {program:?} is not installed"))
-            .hint("install it, name another in [proposer.agent], or use --proposer knobs"))
+        Err(Error::environment(format!("the agent's command {program:?} is not there to be run")).hint(
+            "install it, or make it executable, name another in [proposer.agent], or use --proposer knobs",
+        ))
     }
 
     /// Lays out what the agent finds beside the files: prompt, brief, an empty description, an empty folder.
