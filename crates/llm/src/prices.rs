@@ -84,10 +84,12 @@ impl Prices {
     /// audio, the sample) are passed over.
     ///
     /// # Errors
-    /// [`AskError::Record`] naming the file, where it cannot be read or is not of the shape.
+    /// [`AskError::Setup`] naming the file, where it cannot be read, is not of the shape, or has a price below 0.
     pub fn with_file(file: &Path) -> Result<Self, AskError> {
-        let text = fs::read_to_string(file).map_err(|error| AskError::file(file, &error))?;
-        let over = parse(&text).map_err(|error| AskError::Record(format!("{}: {error}", file.display())))?;
+        let wrong =
+            |error: &dyn std::fmt::Display| AskError::Setup(format!("prices in {}: {error}", file.display()));
+        let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
+        let over = parse(&text).map_err(|error| wrong(&error))?;
         let mut prices = Self::bundled()?;
         prices.0.extend(over);
         Ok(prices)
@@ -109,6 +111,14 @@ fn parse(text: &str) -> Result<HashMap<String, Price>, serde_json::Error> {
     entries
         .into_iter()
         .filter(|(_, entry)| priced(entry))
-        .map(|(model, entry)| Ok((model, serde_json::from_value(entry)?)))
+        .map(|(model, entry)| {
+            let costs = entry.as_object().into_iter().flatten().filter(|(key, _)| key.contains("cost"));
+            let below =
+                costs.filter(|(_, cost)| cost.as_f64().is_some_and(|cost| cost < 0.0)).map(|(key, _)| key);
+            match below.last() {
+                Some(key) => Err(serde::de::Error::custom(format!("{model}: {key} is below 0"))),
+                None => Ok((model, serde_json::from_value(entry)?)),
+            }
+        })
         .collect()
 }

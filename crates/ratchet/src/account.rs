@@ -22,7 +22,9 @@ impl State {
     /// The account.
     pub(crate) fn purse(&self) -> Result<Purse> {
         self.create()?;
-        Purse::open(&self.dir().join("spending.jsonl")).map_err(error)
+        Purse::open(&self.dir().join("spending.jsonl")).map_err(|wrong| {
+            error(wrong).hint("restore it, or move it away: what it holds then counts no more")
+        })
     }
 
     /// What proposers have spent for a tag.

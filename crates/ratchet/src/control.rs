@@ -34,6 +34,8 @@ pub enum Wish {
     Pause,
     /// To end after the trial.
     Stop,
+    /// To end at once; it has been told.
+    StopNow,
 }
 
 /// `control.json`.
@@ -87,7 +89,7 @@ impl Session {
             }
             match control.wish() {
                 Wish::Go => break None,
-                Wish::Stop => break Some(STOPPED.to_owned()),
+                Wish::Stop | Wish::StopNow => break Some(STOPPED.to_owned()),
                 Wish::Pause => {}
             }
             if !paused {
@@ -118,7 +120,7 @@ pub fn wish(state: &State, pid: u32) -> Option<Wish> {
 /// Has the run wait after its trial. What to tell the person. Exit code 2 when there is no run.
 pub fn pause(state: &State) -> Result<String> {
     let (pid, wish) = run(state)?;
-    if wish == Wish::Stop {
+    if matches!(wish, Wish::Stop | Wish::StopNow) {
         return Err(Error::usage(format!("the run (pid {pid}) was asked to stop"))
             .hint("it ends after its trial; `ratchet run` begins the next one"));
     }
@@ -129,8 +131,10 @@ pub fn pause(state: &State) -> Result<String> {
 /// Has a paused run go on. Exit code 2 when there is no run, or one that is to stop.
 pub fn resume(state: &State) -> Result<String> {
     match run(state)? {
-        (pid, Wish::Stop) => Err(Error::usage(format!("the run (pid {pid}) was asked to stop"))
-            .hint("it ends after its trial; `ratchet run` begins the next one")),
+        (pid, Wish::Stop | Wish::StopNow) => {
+            Err(Error::usage(format!("the run (pid {pid}) was asked to stop"))
+                .hint("it ends after its trial; `ratchet run` begins the next one"))
+        }
         (pid, Wish::Go) => Ok(format!("the run (pid {pid}) is not paused\n")),
         (pid, Wish::Pause) => {
             write(state, Wished { pid, wish: Wish::Go })?;
@@ -141,13 +145,17 @@ pub fn resume(state: &State) -> Result<String> {
 
 /// Ends the run after its trial, or at once and without a row for the trial. Exit code 2 when there is no run.
 pub fn stop(state: &State, now: bool) -> Result<String> {
-    let (pid, _) = run(state)?;
-    write(state, Wished { pid, wish: Wish::Stop })?;
+    let (pid, wish) = run(state)?;
+    if wish == Wish::StopNow {
+        // a second TERM would end the driver before it could end its trial
+        return Ok(format!("the run (pid {pid}) is ending\n"));
+    }
+    write(state, Wished { pid, wish: if now { Wish::StopNow } else { Wish::Stop } })?;
     if !now {
         return Ok(format!("the run (pid {pid}) ends after its trial\n"));
     }
     signal(state, pid)?;
-    Ok(format!("the run (pid {pid}) ends now; its trial has no row, and its number is used again\n"))
+    Ok(format!("the run (pid {pid}) ends now; a trial under way has no row, and its number is used again\n"))
 }
 
 /// The run that is under way, and what is wished of it.

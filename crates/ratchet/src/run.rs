@@ -126,7 +126,9 @@ impl Session {
         };
         let mut result = self.run_loop(&mut shift, observer);
         shift.ahead = None; // it ends before its run does
-        if result.as_ref().is_ok_and(|reason| reason == SIGNALLED) && shift.control.wish() == Wish::Stop {
+        if result.as_ref().is_ok_and(|reason| reason == SIGNALLED)
+            && matches!(shift.control.wish(), Wish::Stop | Wish::StopNow)
+        {
             result = Ok(control::STOPPED.to_owned()); // `--now` comes as a signal
         }
         let kept = self.keep_spread();
@@ -308,7 +310,7 @@ impl Session {
                 }
             }
         };
-        if shift.control.wish() == Wish::Stop {
+        if matches!(shift.control.wish(), Wish::Stop | Wish::StopNow) {
             self.restore()?; // asked for while there was no trial
             return Ok(Turn::Stopped);
         }

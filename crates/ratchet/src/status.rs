@@ -55,8 +55,9 @@ pub struct StatusReport {
     pub vetoed_s: f64,
     /// Proposals that were made ahead and not used.
     pub wasted: Wasted,
-    /// What proposers have spent for this tag, calls in flight at their worst.
-    pub spent: Usage,
+    /// What proposers have spent for this tag, calls in flight at their worst; null where the account cannot be
+    /// read.
+    pub spent: Option<Usage>,
     /// Edits by how deep they go.
     pub classes: Vec<Share>,
     /// Trials by the kind of change that their proposers named, the most tried first.
@@ -67,6 +68,8 @@ pub struct StatusReport {
     pub running: bool,
     /// Whether it waits because a person asked it to.
     pub paused: bool,
+    #[serde(skip)]
+    no_account: Option<String>,
     #[serde(skip)]
     goal: Goal,
     #[serde(skip)]
@@ -129,7 +132,7 @@ impl Mark {
 impl View {
     /// Where it stands.
     ///
-    /// Fails where the account of what was spent cannot be read.
+    /// Fails where the hints cannot be read.
     pub fn status(&self) -> Result<StatusReport> {
         let history = &self.history;
         let pid = self.state.running();
@@ -139,7 +142,11 @@ impl View {
             tokens: spent.tokens,
             // calls that failed cost nothing, whatever the price
             usd: (spent.usd > 0.0 || spent.unpriced == 0 && spent.calls > 0).then_some(spent.usd),
-        })?;
+        });
+        let (spent, no_account) = match spent {
+            Ok(spent) => (Some(spent), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
         let novelty = Novelty::of(history.trials());
         Ok(StatusReport {
             task: self.task.name().to_owned(),
@@ -159,6 +166,7 @@ impl View {
             vetoed_s: history.vetoes() as f64 * history.seconds_a_trial(),
             wasted: history.wasted(),
             spent,
+            no_account,
             classes: Share::all(novelty.classes.iter().map(|(class, tally)| (class.to_string(), *tally))),
             categories: Share::all(novelty.categories.iter().cloned()),
             hints: self.pending_hints()?.len(),
@@ -217,9 +225,12 @@ impl StatusReport {
                 self.vetoed_s / 60.0
             );
         }
-        if self.spent.tokens > 0 {
-            let usd = self.spent.usd.map_or(String::new(), |usd| format!(", {usd:.2} USD"));
-            let _ = writeln!(text, "spent     {} tokens{usd} by proposers", self.spent.tokens);
+        if let Some(error) = &self.no_account {
+            let _ = writeln!(text, "spent     unknown: {error}");
+        }
+        if let Some(spent) = self.spent.filter(|spent| spent.tokens > 0) {
+            let usd = spent.usd.map_or(String::new(), |usd| format!(", {usd:.2} USD"));
+            let _ = writeln!(text, "spent     {} tokens{usd} by proposers", spent.tokens);
         }
         if self.wasted.proposals > 0 {
             let usd = self.wasted.usage.usd.map_or(String::new(), |usd| format!(", {usd:.2} USD"));
@@ -251,6 +262,7 @@ impl StatusReport {
             Wish::Go => "",
             Wish::Pause => "; it pauses after its trial",
             Wish::Stop => "; it ends after its trial",
+            Wish::StopNow => "; it ends now",
         };
         let now = match (self.pid, self.open, &self.last_stop) {
             (Some(pid), _, _) if self.paused => {

@@ -61,6 +61,27 @@ fn a_night_played_back_elsewhere_decides_byte_for_byte_the_same() {
 }
 
 #[test]
+fn a_recording_overwrites_nothing_but_a_recording() {
+    let toy = Toy::new();
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    toy.write("program.md", "mine, uncommitted\n");
+    for file in [
+        "program.md",
+        "ratchet.toml",
+        "results.tsv",
+        "cand",
+        ".ratchet/tags/bar/journal.jsonl",
+        ".ratchet/new.jsonl",
+    ] {
+        toy.exits(2, &["record", file]).says(&[file]);
+    }
+    assert_eq!(toy.read("program.md"), "mine, uncommitted\n");
+    toy.exits(0, &["record", "night.jsonl"]);
+    toy.exits(0, &["record", "night.jsonl"]);
+    toy.exits(0, &["status"]);
+}
+
+#[test]
 fn a_recording_that_was_changed_or_belongs_elsewhere_is_found_out() {
     let toy = Toy::new();
     toy.exits(0, &["run", "--trials", "6", "--tag", "bar"]);

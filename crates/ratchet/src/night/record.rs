@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Again, DECIDES, Head, Line, Trial, VERSION};
+use super::{Again, DECIDES, Head, Line, Trial, VERSION, read};
 use crate::{
     candidate::source_of,
     config::Task,
@@ -26,6 +26,8 @@ use crate::{
 /// Errors: exit code 2 for a tag that is not there, or whose candidates are not text.
 pub fn record(root: &Path, asked: Option<Tag>, file: &Path) -> Result<usize> {
     let (task, repo, state) = (Task::read(root)?, Repo::open(root)?, State::new(root));
+    let file = &std::path::absolute(file).doing("find the place of", file)?;
+    check_place(&state, file)?;
     let tag = match asked.map_or_else(|| state.current(), |tag| Ok(Some(tag)))? {
         Some(tag) if state.tag(&tag).journal().exists() => tag,
         Some(tag) => return Err(state.no_such_tag(&tag)),
@@ -88,9 +90,24 @@ pub fn record(root: &Path, asked: Option<Tag>, file: &Path) -> Result<usize> {
             .map_err(|error| Error::internal("could not write the night").at(file).because(error))?;
         text.push(b'\n');
     }
-    let file = std::path::absolute(file).doing("find the place of", file)?;
-    write_atomic(&file, &text)?;
+    write_atomic(file, &text)?;
     Ok(trials)
+}
+
+/// Refuses to write over anything but an earlier recording, or among the driver's own files.
+fn check_place(state: &State, file: &Path) -> Result<()> {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let folder = file.parent().map(real).unwrap_or_default();
+    if [state.dir(), state.root().join(".git")].iter().any(|own| folder.starts_with(real(own))) {
+        return Err(Error::usage("a night is not recorded among the driver's own files, or git's").at(file));
+    }
+    match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(_) if read(file).is_ok() => Ok(()),
+        _ => {
+            Err(Error::usage("is there already, and is no recorded night").at(file).hint("name another file"))
+        }
+    }
 }
 
 /// What a tag's trials are read from.
