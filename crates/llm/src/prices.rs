@@ -113,9 +113,9 @@ fn parse(text: &str) -> Result<HashMap<String, Price>, serde_json::Error> {
         .filter(|(_, entry)| priced(entry))
         .map(|(model, entry)| {
             let costs = entry.as_object().into_iter().flatten().filter(|(key, _)| key.contains("cost"));
-            let below =
+            let mut below =
                 costs.filter(|(_, cost)| cost.as_f64().is_some_and(|cost| cost < 0.0)).map(|(key, _)| key);
-            match below.last() {
+            match below.next() {
                 Some(key) => Err(serde::de::Error::custom(format!("{model}: {key} is below 0"))),
                 None => Ok((model, serde_json::from_value(entry)?)),
             }

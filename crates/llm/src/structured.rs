@@ -45,9 +45,29 @@ where
     }
 }
 
-/// The text inside one fence around the whole answer; else all of it.
+/// The text inside one fence around the whole answer; else all of it. What a model thought aloud before it, in the
+/// form that local servers leave it in, is no answer.
 fn unfenced(text: &str) -> &str {
-    let text = text.trim();
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let thought = text.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>"));
+    let text = thought.map_or(text, |(_, answer)| answer.trim());
     let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     inner.and_then(|inner| inner.strip_suffix("```")).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_found_behind_a_thought_and_inside_a_fence_and_nowhere_else() {
+        for text in
+            ["{}", " {}\n", "```json\n{}\n```", "\u{feff}{}", "<think>\nhm {\n</think>\n\n```\n{}\n```"]
+        {
+            assert_eq!(unfenced(text).trim(), "{}", "{text:?}");
+        }
+        for text in ["Here it is: {}", "<think> {}", "a </think> {}"] {
+            assert_ne!(unfenced(text).trim(), "{}", "{text:?}");
+        }
+    }
 }

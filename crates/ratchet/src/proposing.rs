@@ -19,7 +19,7 @@ use crate::{
     config::Task,
     error::{Doing, Result},
     exec::StopFlag,
-    git::{Files, Oid, Repo, Worktree},
+    git::{Files, Oid, Repo, Worktree, open_up},
     hire::clear_scratch,
     history::History,
     material,
@@ -174,6 +174,7 @@ impl Desk<'_> {
         if let Err(refusal) = write_edits(self.worktree.path(), &proposal.edits, self.task.editable())? {
             return Ok(Err(refusal.into()));
         }
+        open_up(self.worktree.path())?;
         if let Err(refusal) = without_secrets(self.worktree.path(), self.task) {
             return Ok(Err(refusal.into()));
         }

@@ -153,6 +153,10 @@ impl Session {
             .ok_or_else(|| Error::internal("the journal has no beginning"))?;
         check_contract(&task, &init)?;
         let night = asked.night.as_deref().map(Playback::read).transpose()?;
+        if night.is_some() && !journal.history().trials().is_empty() {
+            return Err(Error::usage(format!("the tag {tag} holds trials already"))
+                .hint("a recorded night is played back into a tag of its own: name a new one with --tag"));
+        }
         let setting = match &night {
             Some(night) => Setting::recorded(night, Some(&init))?,
             None => Setting::choose(&task, asked.profile, Some(&init), observer)?,

@@ -58,6 +58,11 @@ fn a_night_played_back_elsewhere_decides_byte_for_byte_the_same() {
     // recorded values and measured ones never meet
     elsewhere.exits(2, &["run", "--trials", "1"]).says(&["replay of cpu"]);
     toy.exits(2, &["run", "--proposer", "replay", "--night", "night.jsonl"]).says(&["a tag of its own"]);
+    elsewhere
+        .exits(2, &["run", "--proposer", "replay", "--night", "night.jsonl"])
+        .says(&["holds trials already"]);
+    let some = ["run", "--proposer", "replay", "--night", "night.jsonl", "--tag", "some", "--trials", "9"];
+    elsewhere.exits(0, &some).says(&["9 of 40 recorded trials"]);
 }
 
 #[test]

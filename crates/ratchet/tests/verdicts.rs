@@ -98,17 +98,26 @@ fn status_has_exactly_these_keys_and_null_for_what_is_not_there() {
     let wanted = [
         "baseline",
         "best",
+        "categories",
+        "classes",
         "crashes",
         "discards",
         "drift",
+        "duty_cycle",
+        "hints",
         "keeps",
         "metric",
         "noise_sigma",
+        "paused",
         "profile",
         "running",
+        "spent",
         "tag",
         "task",
         "trials",
+        "vetoed_s",
+        "vetoes",
+        "wasted",
     ];
     let before = toy.status();
     assert_eq!(keys(&before), wanted);

@@ -89,6 +89,7 @@ impl Worktree {
     /// Makes every file equal to `commit`'s and removes all else, ignored files included: what a run
     /// leaves behind must not reach the next one. `files` are the commit's.
     pub fn restore(&self, commit: Oid, files: &Files) -> Result<()> {
+        open_up(&self.path)?; // an agent or a trial may have taken the driver's own rights from it
         self.relink()?;
         clean(&self.path, files)?;
         self.checkout(commit, files)

@@ -32,6 +32,7 @@ pub struct Playback {
     trials: BTreeMap<u64, Trial>,
     again: HashMap<(u64, u32), VecDeque<Again>>,
     differences: Vec<String>,
+    compared: usize,
 }
 
 #[derive(Debug)]
@@ -51,6 +52,7 @@ impl Playback {
             trials: BTreeMap::new(),
             again: HashMap::new(),
             differences: Vec::new(),
+            compared: 0,
         };
         for line in lines {
             match line {
@@ -129,6 +131,7 @@ impl Playback {
 
     /// Holds a verdict, as it is written, against the recorded one.
     pub(crate) fn compare(&mut self, trial: u64, verdict: &[u8]) {
+        self.compared += 1;
         let recorded = self.trials.get(&trial).map_or("", |trial| trial.verdict.as_str());
         if recorded.as_bytes() != verdict {
             self.differences.push(format!("trial {trial} is decided otherwise than it was recorded"));
@@ -140,9 +143,9 @@ impl Playback {
         &self.differences
     }
 
-    /// Trials that it holds.
-    pub fn trials(&self) -> usize {
-        self.trials.len()
+    /// Trials that it holds, and how many of them were played.
+    pub fn trials(&self) -> (usize, usize) {
+        (self.trials.len(), self.compared)
     }
 }
 

@@ -211,7 +211,11 @@ fn recorded_night(
 fn played(session: &Session) -> Result<ExitCode> {
     let Some(night) = session.night() else { return Ok(ExitCode::SUCCESS) };
     match night.differences() {
-        [] => print(&format!("{} recorded trials, every verdict the same\n", night.trials())),
+        [] => {
+            let (all, played) = night.trials();
+            let of = if played == all { String::new() } else { format!("{played} of ") };
+            print(&format!("{of}{all} recorded trials, every verdict the same\n"))
+        }
         [first, rest @ ..] => {
             Err(Error::internal(format!("{first}, and {} more differences", rest.len())).into())
         }

@@ -20,8 +20,8 @@ pub(super) struct Plan {
     /// One word for the kind of change, such as optimizer, schedule, architecture, initialization, throughput or
     /// simplification; a word used before where it fits.
     category: String,
-    /// The change of the metric that you expect, in its own sign: negative is lower.
-    expected_delta: f64,
+    /// The change of the metric that you expect, in its own sign: negative is lower; null where you cannot say.
+    expected_delta: Option<f64>,
 }
 
 impl Plan {
@@ -30,7 +30,7 @@ impl Plan {
             description: line(&self.description, 160),
             hypothesis: line(&self.hypothesis, 600),
             category: line(&self.category, 40),
-            expected_delta: Some(self.expected_delta),
+            expected_delta: self.expected_delta,
             ..Proposal::default()
         }
     }
