@@ -17,6 +17,7 @@ use crate::{
     commands::mark,
     companion::Companion,
     config::ProposerKind,
+    control::{self, Wish},
     error::{Doing, Error, Result},
     git::{Of, Oid, Worktree, as_text, remove},
     hire::take_scratch,
@@ -179,7 +180,9 @@ impl Session {
         let asked = companion.is_some();
         if let Some(mut companion) = companion {
             while !companion.is_done() {
-                if self.stop.is_set() {
+                // no trial is under way that a stop would have to wait for
+                let wish = control::wish(&self.state, std::process::id());
+                if self.stop.is_set() || matches!(wish, Some(Wish::Stop | Wish::StopNow)) {
                     return Ok(Some(Err(NoCandidate::Stopped)));
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -188,7 +191,7 @@ impl Session {
         let folder = Folder::of(&self.dir);
         let Ok(bytes) = plain_file::read(&folder.made()) else {
             if asked {
-                let last = tail_of(&folder.log(), 1).pop().unwrap_or_default();
+                let last = tail_of(&folder.log(), 1).pop().unwrap_or_else(|| "it was ended".to_owned());
                 observer.tell(Progress::Note(&format!("the process that looks ahead left nothing: {last}")));
             }
             return Ok(None);

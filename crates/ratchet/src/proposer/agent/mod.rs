@@ -119,9 +119,10 @@ impl AgentProposer {
         if exec::is_there(root, program) {
             return Ok(());
         }
-        Err(Error::environment(format!("the agent's command {program:?} is not there to be run")).hint(
-            "install it, or make it executable, name another in [proposer.agent], or use --proposer knobs",
+        Err(Error::environment(format!(
+            "the agent's command {program:?} is not installed, or not executable"
         ))
+        .hint("install it, or make it executable, name another in [proposer.agent], or use --proposer knobs"))
     }
 
     /// Lays out what the agent finds beside the files: prompt, brief, an empty description, an empty folder.
