@@ -21,6 +21,8 @@ use crate::{
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// No wait is longer, whatever the provider asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// What an answer may take while it is read: many times the largest that is taken.
+const MOST_GROWTH: u64 = 256 << 20;
 /// How often a stop is looked for while waiting.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -116,6 +118,7 @@ impl Live {
             tokio::select! {
                 biased;
                 () = stopped(&self.stop) => Err(Fault::lasting(AskError::Stopped, attempt.begun())),
+                () = swollen() => Err(Fault::lasting(AskError::TooLarge, attempt.begun())),
                 outcome = attempt.run(&self.client, self.target()) => outcome,
                 () = tokio::time::sleep(self.config.timeout) => Err(Fault::down(
                     format!("no whole answer within {:.0?}", self.config.timeout),
@@ -177,6 +180,22 @@ async fn stopped(stop: &Stop) {
     while !stop() {
         tokio::time::sleep(TICK).await;
     }
+}
+
+/// Until this process has grown by so much that only an answer without end explains it: genai reads a plain answer,
+/// and what comes with an error, whole before anybody can look at its size.
+async fn swollen() {
+    let Some(before) = resident_bytes() else { return std::future::pending().await };
+    while resident_bytes().is_none_or(|now| now < before + MOST_GROWTH) {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Memory that this process holds; `None` where the system does not say.
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 fn unusable(error: &(dyn std::error::Error + 'static)) -> AskError {

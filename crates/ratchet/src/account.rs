@@ -78,12 +78,22 @@ pub(crate) struct Paid<P> {
     spender: Spender,
     /// What one proposal has cost at most so far, set aside for the next.
     largest: Amount,
+    /// What a proposal counts as that does not say what it cost; one that was ended could not.
+    unsaid_usd: Option<f64>,
 }
 
 impl<P: Proposer> Paid<P> {
-    pub(crate) fn new(proposer: P, desk: &Desk<'_>) -> Result<Self> {
-        let purse = desk.state.purse()?;
-        Ok(Self { proposer, purse, caps: desk.caps(), spender: desk.spender(), largest: Amount::default() })
+    pub(crate) fn new(proposer: P, unsaid_usd: Option<f64>, desk: &Desk<'_>) -> Result<Self> {
+        let (purse, caps, spender) = (desk.state.purse()?, desk.caps(), desk.spender());
+        Ok(Self { proposer, purse, caps, spender, largest: Amount::default(), unsaid_usd })
+    }
+
+    /// What was spent, as far as an agent's word goes: it may say anything.
+    fn believed(&self, said: Usage) -> Amount {
+        let said_usd = said.usd.filter(|usd| usd.is_finite() && *usd >= 0.0);
+        let known = self.largest.usd.filter(|usd| *usd > 0.0);
+        let tokens = said.tokens.min(u64::from(u32::MAX)); // more is no count, and sums must not wrap
+        Amount { tokens, usd: said_usd.or(self.unsaid_usd).or(known) }
     }
 }
 
@@ -94,14 +104,66 @@ impl<P: Proposer> Proposer for Paid<P> {
 
     fn propose(&mut self, brief: &Brief<'_>) -> std::result::Result<Proposal, ProposeError> {
         let capped = |error: AskError| ProposeError::Capped(error.to_string());
+        let unpriced = self.purse.spent(&self.spender.run).map_or(0, |spent| spent.unpriced);
+        if self.caps.limit_money() && unpriced > 0 {
+            return Err(ProposeError::Capped(
+                "a proposal did not say what it cost, so that no cap on dollars can be kept".to_owned(),
+            ));
+        }
         let ticket = self.purse.reserve(&self.caps, self.largest, &self.spender).map_err(capped)?;
         let proposal = self.proposer.propose(brief);
-        let Usage { tokens, usd } = self.proposer.take_spent();
-        let spent = Amount { tokens, usd };
+        let said = self.proposer.take_spent();
+        let spent = self.believed(said);
         if spent.tokens > self.largest.tokens {
             self.largest = spent;
         }
         self.purse.settle(ticket, spent).map_err(|error| ProposeError::Failed(error.to_string()))?;
         proposal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proposer::context::tests::with_brief;
+
+    /// An agent that says what it is told to say.
+    struct Says(Vec<Usage>);
+
+    impl Proposer for Says {
+        fn name(&self) -> &str {
+            "agent"
+        }
+
+        fn propose(&mut self, _: &Brief<'_>) -> std::result::Result<Proposal, ProposeError> {
+            Err(ProposeError::Empty)
+        }
+
+        fn take_spent(&mut self) -> Usage {
+            self.0.remove(0)
+        }
+    }
+
+    #[test]
+    fn whatever_an_agent_says_a_cap_on_dollars_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let usage = |usd| Usage { tokens: u64::MAX, usd };
+        let paid = |said: Vec<Usage>, unsaid_usd| Paid {
+            proposer: Says(said),
+            purse: Purse::open(&dir.path().join("spending.jsonl")).unwrap(),
+            caps: Caps { night: Cap { tokens: None, usd: Some(1.0) }, day: Cap::default() },
+            spender: Spender { run: format!("{unsaid_usd:?}"), tag: "t".to_owned() },
+            largest: Amount::default(),
+            unsaid_usd,
+        };
+        let mut capped =
+            paid(vec![usage(Some(0.4)), usage(Some(-35.0)), usage(None), usage(Some(f64::NAN))], Some(0.4));
+        let mut ask = || with_brief(None, std::path::Path::new("/"), |brief| capped.propose(brief));
+        assert_eq!([ask(), ask()], [Err(ProposeError::Empty), Err(ProposeError::Empty)]);
+        assert!(matches!(ask(), Err(ProposeError::Capped(_))), "0.4, then 0.4 for what it will not say");
+        let mut silent = paid(vec![usage(None)], None);
+        let mut ask = || with_brief(None, std::path::Path::new("/"), |brief| silent.propose(brief));
+        assert_eq!(ask(), Err(ProposeError::Empty));
+        assert!(matches!(ask(), Err(ProposeError::Capped(_))), "one of unknown cost is one too many");
     }
 }

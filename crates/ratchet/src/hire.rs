@@ -48,7 +48,7 @@ impl Desk<'_> {
                     let policy = reach::agent(self.task, root, self.worktree.path(), proposer.command());
                     proposer.confine(policy);
                 }
-                Box::new(Paid::new(proposer, self)?)
+                Box::new(Paid::new(proposer, agent.max_usd, self)?)
             }
         })
     }

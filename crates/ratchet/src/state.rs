@@ -216,6 +216,11 @@ impl Tag {
         format!("ratchet/{}", self.0)
     }
 
+    /// Where a candidate that was made ahead is kept.
+    pub fn ahead_ref(&self) -> String {
+        format!("refs/ratchet/{}/ahead", self.0)
+    }
+
     /// Where trial `n`'s candidate is kept.
     pub fn trial_ref(&self, trial: u64) -> String {
         format!("refs/ratchet/{}/trials/{trial:04}", self.0)

@@ -55,6 +55,9 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
     let mut proposer = desk.hire(order.kind)?;
     let start = desk.start_commit(proposer.name())?;
     let outcome = draft(&desk, proposer.as_mut(), &order, &folder)?;
+    if let Ok(draft) = &outcome {
+        repo.keep_ahead(&tag, draft.candidate.commit)?;
+    }
     // what was refused may hold anything, a key of the user's among it
     worktree.restore(order.champion, &repo.files(order.champion)?)?;
     let made = Made {

@@ -251,6 +251,11 @@ impl Repo {
         self.pin(&tag.trial_ref(trial), commit, "ratchet: trial")
     }
 
+    /// Keeps the candidate that was made ahead from being collected; one, until the next.
+    pub fn keep_ahead(&self, tag: &Tag, commit: Oid) -> Result<()> {
+        self.pin(&tag.ahead_ref(), commit, "ratchet: made ahead")
+    }
+
     /// Keeps a commit under a name of its own below `refs/ratchet/`.
     pub fn keep_saved(&self, name: &str, commit: Oid) -> Result<String> {
         let full = format!("refs/ratchet/saved/{name}");

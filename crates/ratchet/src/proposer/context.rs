@@ -305,4 +305,4 @@ fn demand(brief: &Brief<'_>) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -78,7 +78,7 @@ fn file(path: &str, text: &str) -> SourceFile {
     SourceFile { path: path.into(), text: text.into() }
 }
 
-pub(in crate::proposer) fn with_brief<T>(
+pub(crate) fn with_brief<T>(
     repair: Option<&Repair>,
     worktree: &Path,
     act: impl FnOnce(&Brief<'_>) -> T,
