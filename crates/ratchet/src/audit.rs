@@ -125,9 +125,10 @@ impl Session {
             link(&model.join(name), &dir.join(name))?;
         }
         let place = self.place(dir.clone(), Some(model.join("bin")), 0);
+        fs::create_dir_all(place.tmp()).doing("create", &place.tmp())?;
         let bench = Bench { task: &self.task, setting: &self.setting, place, stop: &self.stop };
         let done = act(&bench)?;
-        for part in parts.iter().map(|name| dir.join(name)) {
+        for part in parts.iter().map(|name| dir.join(name)).chain([dir.join("tmp")]) {
             if part.exists() {
                 remove(&part)?;
             }

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use crate::{
     error::{Error, Result},
+    measure::Failure,
     plain_file,
     progress::{Observer, Progress},
     runlog::plain,
@@ -34,21 +35,27 @@ impl Session {
         if !self.task.score.exam || file.exists() || !self.dir.model(champion).exists() {
             return Ok(());
         }
-        let Some((exam, rows, vocabulary)) = self.setting.development_exam(ASKED)? else { return Ok(()) };
-        let folder = self.dir.path().join("development");
-        let text = match self.with_model(champion, folder, |bench| bench.nats(&exam))? {
-            Ok(nats) => {
-                let rows: Vec<String> = rows.iter().map(|row| vocabulary.text(row)).collect();
-                worst(&nats, exam.row_bytes(), &rows)
-            }
-            Err(failure) => {
-                observer
-                    .tell(Progress::Note(&format!("the champion's worst rows are not known: {failure:?}")));
-                String::new()
-            }
-        };
+        let text = self.weak_rows(champion).unwrap_or_else(|error| {
+            observer.tell(Progress::Note(&format!("the champion's worst rows are not known: {error}")));
+            String::new()
+        });
         self.restore()?;
         write_new(&file, text.as_bytes())
+    }
+
+    fn weak_rows(&self, champion: u64) -> Result<String> {
+        let Some((exam, rows, vocabulary)) = self.setting.development_exam(ASKED)? else {
+            return Ok(String::new());
+        };
+        let folder = self.dir.path().join("development");
+        match self.with_model(champion, folder, |bench| bench.nats(&exam))? {
+            Ok(nats) => {
+                let rows: Vec<String> = rows.iter().map(|row| vocabulary.text(row)).collect();
+                Ok(worst(&nats, exam.row_bytes(), &rows))
+            }
+            Err(Failure::Crash(crash)) => Err(Error::internal(crash.reason)),
+            Err(Failure::Stopped) => Err(Error::internal("stopped")),
+        }
     }
 }
 
