@@ -182,7 +182,7 @@ impl Session {
             while !companion.is_done() {
                 // no trial is under way that a stop would have to wait for
                 let wish = control::wish(&self.state, std::process::id());
-                if self.stop.is_set() || matches!(wish, Some(Wish::Stop | Wish::StopNow)) {
+                if self.stop.is_set() || wish.is_some_and(Wish::ends) {
                     return Ok(Some(Err(NoCandidate::Stopped)));
                 }
                 std::thread::sleep(Duration::from_millis(20));

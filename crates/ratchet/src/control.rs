@@ -38,6 +38,13 @@ pub enum Wish {
     StopNow,
 }
 
+impl Wish {
+    /// Whether the run is to end, sooner or later.
+    pub fn ends(self) -> bool {
+        matches!(self, Self::Stop | Self::StopNow)
+    }
+}
+
 /// `control.json`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Wished {
@@ -120,7 +127,7 @@ pub fn wish(state: &State, pid: u32) -> Option<Wish> {
 /// Has the run wait after its trial. What to tell the person. Exit code 2 when there is no run.
 pub fn pause(state: &State) -> Result<String> {
     let (pid, wish) = run(state)?;
-    if matches!(wish, Wish::Stop | Wish::StopNow) {
+    if wish.ends() {
         return Err(Error::usage(format!("the run (pid {pid}) was asked to stop"))
             .hint("it ends after its trial; `ratchet run` begins the next one"));
     }

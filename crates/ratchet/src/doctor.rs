@@ -16,7 +16,7 @@ use crate::{
     exec::{StopFlag, first_line_of, is_there},
     git::Repo,
     hire,
-    proposer::SourceFile,
+    material::sources,
     state::{State, Tag},
 };
 
@@ -260,13 +260,9 @@ fn programs(root: &Path, task: &Task) -> Check {
 fn knobs(root: &Path, task: &Task) -> Result<usize, String> {
     let read = || {
         let repo = Repo::open(root)?;
-        repo.editable_files(repo.head()?, task.editable())
+        sources(&repo, task, repo.head()?)
     };
-    let text = |(path, bytes): (PathBuf, Vec<u8>)| {
-        Some(SourceFile { path: path.to_str()?.to_owned(), text: String::from_utf8(bytes).ok()? })
-    };
-    let files: Vec<SourceFile> =
-        read().map_err(|error| error.to_string())?.into_iter().filter_map(text).collect();
+    let files = read().map_err(|error| error.to_string())?;
     // a line that differs by profile names all of them
     let profile = task.has_profiles().then(|| Profile::Laptop.name());
     crate::proposer::knobs::count(&files, profile)

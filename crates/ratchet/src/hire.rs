@@ -52,9 +52,7 @@ impl Desk<'_> {
             }
         })
     }
-}
 
-impl Desk<'_> {
     /// The model of `[proposer.llm]`: held to the caps, each call written down in the scratch folder.
     fn model(&self, settings: &Llm) -> Result<Box<dyn Model>> {
         let price = match (settings.provider, &self.task.proposer.prices) {

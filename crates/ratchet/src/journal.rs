@@ -322,20 +322,16 @@ impl Journal {
 
 /// Reads what a journal adds up to, changing nothing; for `status` and the like.
 pub fn read(path: &Path) -> Result<History> {
-    let mut text = Vec::new();
-    plain_file::open(path)
-        .and_then(|mut file| file.read_to_end(&mut text))
-        .doing("read the journal", path)?;
-    replay(&text, path).map(|(history, _)| history)
+    replay(&bytes_of(path)?, path).map(|(history, _)| history)
 }
 
 /// Reads what a journal holds, event by event, changing nothing.
 pub fn events(path: &Path) -> Result<Vec<Event>> {
-    let mut text = Vec::new();
-    plain_file::open(path)
-        .and_then(|mut file| file.read_to_end(&mut text))
-        .doing("read the journal", path)?;
-    parse(&text, path).map(|(events, _)| events)
+    parse(&bytes_of(path)?, path).map(|(events, _)| events)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+    plain_file::read_whole(path).doing("read the journal", path)
 }
 
 /// The history, and the length of the whole lines.

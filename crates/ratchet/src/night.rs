@@ -132,11 +132,11 @@ impl Trial {
 
 /// Reads a night. Exit code 2 names the line that is not one of its own.
 fn read(path: &Path) -> Result<(Head, Vec<Line>)> {
-    let text = plain_file::read_to_string(path)
+    let text = plain_file::read_whole(path)
         .map_err(|error| Error::usage("the recorded night cannot be read").at(path).because(error))?;
     let mut lines = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = serde_json::from_str(line).map_err(|error| {
+    for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let line = serde_json::from_slice(line).map_err(|error| {
             Error::usage(format!("line {} is not of a recorded night", number + 1)).at(path).because(error)
         })?;
         lines.push(line);

@@ -34,7 +34,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// The same as text.
+/// The same of whatever size: what the driver writes grows with its nights.
+pub(crate) fn read_whole(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A small file as text.
 pub fn read_to_string(path: &Path) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
 }

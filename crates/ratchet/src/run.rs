@@ -9,7 +9,7 @@ use crate::{
     ahead::{Draft, Folder},
     companion::Companion,
     config::ProposerKind,
-    control::{self, Control, Wish},
+    control::{self, Control},
     demand::structural_share,
     error::{Error, Result},
     hire::take_scratch,
@@ -126,9 +126,7 @@ impl Session {
         };
         let mut result = self.run_loop(&mut shift, observer);
         shift.ahead = None; // it ends before its run does
-        if result.as_ref().is_ok_and(|reason| reason == SIGNALLED)
-            && matches!(shift.control.wish(), Wish::Stop | Wish::StopNow)
-        {
+        if result.as_ref().is_ok_and(|reason| reason == SIGNALLED) && shift.control.wish().ends() {
             result = Ok(control::STOPPED.to_owned()); // `--now` comes as a signal
         }
         let kept = self.keep_spread();
@@ -310,7 +308,7 @@ impl Session {
                 }
             }
         };
-        if matches!(shift.control.wish(), Wish::Stop | Wish::StopNow) {
+        if shift.control.wish().ends() {
             self.restore()?; // asked for while there was no trial
             return Ok(Turn::Stopped);
         }

@@ -35,7 +35,8 @@ pub fn record(root: &Path, asked: Option<Tag>, file: &Path) -> Result<usize> {
     };
     let dir = state.tag(&tag);
     let events = journal::events(&dir.journal())?;
-    let history = journal::read(&dir.journal())?;
+    let mut history = History::default();
+    events.iter().cloned().for_each(|event| history.apply(event));
     let init = history.init().ok_or_else(|| Error::internal("the journal has no beginning"))?;
     let base = repo.parse(&init.base)?;
     let known = KnownNoise {
