@@ -52,6 +52,7 @@ pub mod run;
 pub mod runlog;
 pub mod sampling;
 pub mod scan;
+pub mod search;
 pub mod secrets;
 pub mod session;
 pub mod setting;

@@ -1,0 +1,7 @@
+//! How the search changes how it searches: settings (level 1.5) and mechanisms (level 2).
+
+pub mod cycle;
+pub mod evidence;
+pub mod research;
+pub mod settings;
+pub mod voice;
