@@ -59,6 +59,7 @@ pub mod setting;
 pub mod shelf;
 pub mod show;
 pub mod sigma;
+pub mod sim;
 pub mod source;
 pub mod state;
 pub mod status;

@@ -75,6 +75,18 @@ impl Repo {
         Ok(Self { repo, root: root.to_path_buf() })
     }
 
+    /// Makes a repository of the folder, with one commit of all its files.
+    pub fn create(root: &Path, message: &str) -> Result<Self> {
+        let repo = Repository::init(root)?;
+        let mut index = repo.index()?;
+        index.add_all(["*"], git2::IndexAddOption::DEFAULT, None)?;
+        index.write()?;
+        let tree = repo.find_tree(index.write_tree()?)?;
+        let who = Signature::now("ratchet", "ratchet@localhost")?;
+        repo.commit(Some("HEAD"), &who, &who, message, &tree, &[])?;
+        Self::open(root)
+    }
+
     /// The commit that the user's checkout stands on.
     pub fn head(&self) -> Result<Oid> {
         match self.repo.head().and_then(|head| head.peel_to_commit()) {

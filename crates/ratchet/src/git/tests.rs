@@ -7,19 +7,12 @@ use super::*;
 /// A repository with one commit of `files`.
 pub(crate) fn repository(files: &[(&str, &str)]) -> (tempfile::TempDir, Repo) {
     let dir = tempfile::tempdir().unwrap();
-    let git = Repository::init(dir.path()).unwrap();
     for (path, text) in files {
         let full = dir.path().join(path);
         fs::create_dir_all(full.parent().unwrap()).unwrap();
         fs::write(full, text).unwrap();
     }
-    let mut index = git.index().unwrap();
-    index.add_all(["*"], git2::IndexAddOption::DEFAULT, None).unwrap();
-    index.write().unwrap();
-    let tree = git.find_tree(index.write_tree().unwrap()).unwrap();
-    let who = Signature::now("t", "t@example.invalid").unwrap();
-    git.commit(Some("HEAD"), &who, &who, "start", &tree, &[]).unwrap();
-    let repo = Repo::open(dir.path()).unwrap();
+    let repo = Repo::create(dir.path(), "start").unwrap();
     (dir, repo)
 }
 

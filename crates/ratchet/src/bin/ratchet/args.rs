@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepare::profile::Profile;
 use ratchet::{
-    ahead, config::ProposerKind, cuda, doctor::forbidden, session::Asked, state::Tag, stop::Rules,
+    ahead, config::ProposerKind, cuda, doctor::forbidden, session::Asked, sim, state::Tag, stop::Rules,
 };
 
 /// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
@@ -142,6 +142,19 @@ pub(crate) enum Command {
     /// Make the next proposal while a trial trains; the loop runs it
     #[command(name = ahead::COMMAND, hide = true)]
     Ahead,
+    /// One simulated run of the settings in this folder; `[score]` of a simulated task runs it
+    #[command(name = sim::COMMAND, hide = true)]
+    Sim {
+        /// Which landscape
+        #[arg(long)]
+        landscape: u64,
+        /// Standard deviation of one run, in bpb
+        #[arg(long)]
+        sigma: f64,
+        /// The seed of the run
+        #[arg(long, env = "RATCHET_SEED", default_value_t = 0)]
+        seed: u64,
+    },
     /// Queue an idea for the next proposal: ratchet hint "try a cosine decay"; alone it lists the queue
     Hint {
         /// The idea, in a sentence or two

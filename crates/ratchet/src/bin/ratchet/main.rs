@@ -25,6 +25,7 @@ use ratchet::{
     night,
     session::{Asked, Session},
     show::{View, short},
+    sim::{self, Landscape},
     state::{State, Tag},
     transfer::Longer,
 };
@@ -126,6 +127,10 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Stop { now } => print(&control::stop(&State::new(root), now)?),
         Command::TryForbidden { acts } => print(&doctor::forbidden::try_acts(&acts)?),
         Command::TryCuda { libraries } => print(&cuda::try_libraries(&libraries).line()?),
+        Command::Sim { landscape, sigma, seed } => {
+            let landscape = Landscape::new(landscape).with_sigma(sigma);
+            print(&(sim::score(root, &landscape, seed)? + "\n"))
+        }
         Command::Ahead => {
             ahead::work(root, &stop_flag()?)?;
             Ok(ExitCode::SUCCESS)
