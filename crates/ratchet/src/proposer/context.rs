@@ -50,7 +50,7 @@ impl Context {
     pub fn new(brief: &Brief<'_>, tokens: u32) -> Result<Self, String> {
         let limit = tokens as usize * BYTES_PER_TOKEN;
         let rules = rules(brief);
-        let given = format!("{}{}", program(brief), sources(brief.files));
+        let given = format!("{}{}", program(brief.program), sources(brief.files));
         let taken = rules.len() + given.len();
         let Some(left) = limit.checked_sub(taken).filter(|left| *left >= LEAST_REST) else {
             return Err(format!(
@@ -71,7 +71,7 @@ impl Context {
 
 /// What there is to know, for whoever opens the files and decides how to go on: an agent, or a person.
 pub fn briefing(brief: &Brief<'_>) -> String {
-    let mut text = rules(brief) + &program(brief);
+    let mut text = rules(brief) + &program(brief.program);
     text.push_str("# What you may edit\n\n");
     for file in brief.files {
         let _ = writeln!(text, "- {} ({} lines)", file.path, file.text.lines().count());
@@ -163,8 +163,9 @@ fn rules(brief: &Brief<'_>) -> String {
     text
 }
 
-fn program(brief: &Brief<'_>) -> String {
-    match brief.program.trim() {
+/// The human's brief as a section; empty where there is none.
+pub(crate) fn program(text: &str) -> String {
+    match text.trim() {
         "" => String::new(),
         program => {
             format!("# The brief (program.md, written by the human who steers this)\n\n{program}\n\n")

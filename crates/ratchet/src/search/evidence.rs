@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, ops::AddAssign};
 
+use ::llm::Call;
 use mechanism::{Hook, Knob, Trace, Trial};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +18,7 @@ use crate::{
 /// Trials that are listed, the latest.
 const RECENT: usize = 40;
 /// How the block begins and ends in a prompt.
-const OPENS: &str = "```json\n";
+const OPENS: &str = "# The evidence\n\n```json\n";
 const CLOSES: &str = "\n```\n";
 
 /// Everything that is known, as numbers and short lines.
@@ -179,11 +180,11 @@ impl Evidence {
             settings: ground.settings.clone(),
             knobs: trace.knobs.iter().map(|knob| of_knob(knob, &trace.trials)).collect(),
             recent: trace.trials[trace.trials.len().saturating_sub(RECENT)..].iter().map(row).collect(),
-            mechanisms: ground.mechanisms.to_vec(),
+            mechanisms: ground.mechanisms.iter().map(told).collect(),
         }
     }
 
-    /// The block for a prompt, of at most `room` bytes: older trials give way first, then mechanisms. `None` where
+    /// A section for a prompt with all of it as JSON, of at most `room` bytes: older trials give way first, then mechanisms. `None` where
     /// even the knobs do not fit.
     pub fn block(mut self, room: usize) -> Option<String> {
         loop {
@@ -218,11 +219,19 @@ impl Evidence {
         text + "\n}" + CLOSES
     }
 
-    /// The evidence that stands in a prompt; for models that are scripts.
-    pub fn found_in(prompt: &str) -> Option<Self> {
-        let (_, rest) = prompt.split_once(OPENS)?;
-        serde_json::from_str(rest.split_once(CLOSES)?.0).ok()
+    /// The evidence that stands in a call; for models that are scripts.
+    pub fn of_call(call: &Call<'_>) -> Option<Self> {
+        let block = |prompt: &str| {
+            let (_, rest) = prompt.rsplit_once(OPENS)?;
+            serde_json::from_str(rest.split_once(CLOSES)?.0).ok()
+        };
+        block(call.system).or_else(|| call.turns.iter().find_map(|turn| block(turn.text())))
     }
+}
+
+/// Its words as one line each: scripts and models have written some of them.
+fn told(known: &Known) -> Known {
+    Known { name: line(&known.name, 60), why: line(&known.why, 200), ..known.clone() }
 }
 
 fn of_knob(knob: &Knob, trials: &[Trial]) -> KnobEvidence {

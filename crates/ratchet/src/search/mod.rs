@@ -2,6 +2,7 @@
 
 pub mod cycle;
 pub mod evidence;
+mod folder;
 pub mod research;
 pub mod settings;
 pub mod voice;
