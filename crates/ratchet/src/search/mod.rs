@@ -1,5 +1,6 @@
 //! How the search changes how it searches: settings (level 1.5) and mechanisms (level 2).
 
+pub mod adoption;
 pub mod cycle;
 pub mod evidence;
 mod folder;
