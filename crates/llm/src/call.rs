@@ -133,3 +133,17 @@ pub trait Model {
         0
     }
 }
+
+impl<M: Model + ?Sized> Model for Box<M> {
+    fn ask(&mut self, call: &Call<'_>) -> Result<Answer, AskError> {
+        (**self).ask(call)
+    }
+
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn lost(&self) -> u32 {
+        (**self).lost()
+    }
+}

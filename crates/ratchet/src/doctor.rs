@@ -271,7 +271,7 @@ fn knobs(root: &Path, task: &Task) -> Result<usize, String> {
 /// The model of `[proposer.llm]`, and whether its key is there; nothing is sent.
 fn model(llm: &Llm) -> Check {
     let name = format!("llm: {} of {}", llm.model, llm.provider.as_str());
-    match hire::live(llm, &StopFlag::default()) {
+    match hire::answerer(llm, &StopFlag::default()) {
         Ok(_) => pass("proposer", name),
         Err(error) => fail("proposer", format!("{name}: {error}"), "or use --proposer knobs"),
     }

@@ -7,12 +7,12 @@ use ::llm::{Config, KeySource, Live, Metered, Model, Price, Prices, Provider, Re
 use crate::{
     account::{Paid, error},
     commands::mark,
-    config::{Agent, FILE, Llm, Preset, ProposerKind},
+    config::{Agent, Answerer, FILE, Llm, Preset, ProposerKind},
     error::{Doing, Error, Result},
     exec::StopFlag,
     git::remove,
     plain_file,
-    proposer::{Proposer, agent::AgentProposer, knobs::Knobs, llm::Author},
+    proposer::{Proposer, agent::AgentProposer, knobs::Knobs, llm::Author, scripted::Scripted},
     proposing::Desk,
     reach::{self, at_home, confined},
     secrets::{learn, secrets},
@@ -56,12 +56,12 @@ impl Desk<'_> {
     /// The model of `[proposer.llm]`: held to the caps, each call written down in the scratch folder.
     fn model(&self, settings: &Llm) -> Result<Box<dyn Model>> {
         let price = match (settings.provider, &self.task.proposer.prices) {
-            (Provider::Ollama, _) => Some(Price::FREE),
+            (Answerer::Scripted | Answerer::Provider(Provider::Ollama), _) => Some(Price::FREE),
             (_, Some(file)) => Prices::with_file(&at_home(file)).map_err(error)?.of(&settings.model),
             (_, None) => Prices::bundled().map_err(error)?.of(&settings.model),
         };
-        let live = live(settings, self.stop)?;
-        let metered = Metered::new(live, self.state.purse()?, self.caps(), self.spender(), price);
+        let model = answerer(settings, self.stop)?;
+        let metered = Metered::new(model, self.state.purse()?, self.caps(), self.spender(), price);
         fs::create_dir_all(&self.scratch).doing("create", &self.scratch)?;
         let redact = |text: &str| secrets().redact(text).into_owned();
         Ok(Box::new(Recording::new(metered.map_err(error)?, self.scratch.join("calls.jsonl"), redact)))
@@ -71,7 +71,11 @@ impl Desk<'_> {
 /// The model itself, its key read and kept secret; nothing is sent yet.
 ///
 /// Exit code 4 names the variable or file of a key that is not there.
-pub(crate) fn live(settings: &Llm, stop: &StopFlag) -> Result<Live> {
+pub(crate) fn answerer(settings: &Llm, stop: &StopFlag) -> Result<Box<dyn Model>> {
+    let provider = match settings.provider {
+        Answerer::Scripted => return Ok(Box::new(Scripted::new(&settings.model))),
+        Answerer::Provider(provider) => provider,
+    };
     let key = match (&settings.key_file, &settings.key_variable) {
         (Some(file), _) => KeySource::File(at_home(file)),
         (None, Some(variable)) => KeySource::Variable(variable.clone()),
@@ -85,7 +89,7 @@ pub(crate) fn live(settings: &Llm, stop: &StopFlag) -> Result<Live> {
         KeySource::Provider => {} // its name says that it is a key
     }
     let config = Config {
-        provider: settings.provider,
+        provider,
         model: settings.model.clone(),
         base_url: settings.base_url.clone(),
         key,
@@ -94,7 +98,8 @@ pub(crate) fn live(settings: &Llm, stop: &StopFlag) -> Result<Live> {
         stream: settings.stream,
     };
     let stop = stop.clone();
-    Live::new(config, Arc::new(move || stop.is_set())).map_err(error)
+    let live = Live::new(config, Arc::new(move || stop.is_set())).map_err(error)?;
+    Ok(Box::new(live))
 }
 
 /// Removes what an earlier proposal left in `scratch`, of which nothing came that anybody would want to see.

@@ -3,6 +3,7 @@
 //! An unknown key is an error that names its line and the keys there are. What decides a value (task,
 //! metric, build, preflight, fit, score, accept) is fixed for a tag; see [`Task::contract`].
 
+mod answerer;
 mod check;
 mod proposer;
 
@@ -12,10 +13,10 @@ use std::{
 };
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use llm::Provider;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use self::answerer::Answerer;
 use self::check::line_of;
 use crate::{
     error::{Error, Result},
@@ -238,8 +239,9 @@ pub enum Fallback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llm {
-    /// `anthropic`, `openai`, `openai-responses`, `gemini`, `deepseek`, `openrouter`, `ollama` or `compatible`.
-    pub provider: Provider,
+    /// `anthropic`, `openai`, `openai-responses`, `gemini`, `deepseek`, `openrouter`, `ollama` or
+    /// `compatible`; or `scripted`, a script that stands in for a model.
+    pub provider: Answerer,
     /// As the provider calls it.
     pub model: String,
     /// Where the provider is, if not at its own address.

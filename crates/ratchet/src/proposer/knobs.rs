@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use rand::{SeedableRng, rngs::StdRng};
 
+pub(crate) use self::marker::Knob;
 use self::{
     history::History,
-    marker::Knob,
     search::{Move, Search},
 };
 use super::{Brief, Edit, KnobChange, Proposal, ProposeError, Proposer, SourceFile};
@@ -72,7 +72,7 @@ pub(crate) fn moved(before: &[SourceFile], after: &[SourceFile], profile: Option
 }
 
 /// All knobs of the files, in the order of files and lines.
-fn knobs(files: &[SourceFile], profile: Option<&str>) -> Result<Vec<Knob>, ProposeError> {
+pub(crate) fn knobs(files: &[SourceFile], profile: Option<&str>) -> Result<Vec<Knob>, ProposeError> {
     let mut knobs: Vec<Knob> = Vec::new();
     for file in files {
         let found = marker::find(&file.path, &file.text, profile);

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod context;
 pub mod knobs;
 pub mod llm;
+pub mod scripted;
 
 use std::{path::Path, time::Duration};
 

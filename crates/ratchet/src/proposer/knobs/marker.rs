@@ -9,17 +9,17 @@ use super::scale::Scale;
 
 /// A tunable as it stands in a source.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Knob {
+pub(crate) struct Knob {
     /// The constant's name; later ones of the same name in the same task are told apart by `#2`, `#3`, …
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The file, relative to the root.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// The value's bytes in that file.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
     /// The value as it stands there.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Where it may go.
-    pub(super) scale: Scale,
+    pub(crate) scale: Scale,
 }
 
 /// A marker that cannot be followed.

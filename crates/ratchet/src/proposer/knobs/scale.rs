@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// The ways a tunable may move.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     /// By factors, between two positive numbers.
     Log(f64, f64),
     /// By differences.
@@ -159,7 +159,7 @@ impl Scale {
     }
 
     /// Where a text stands between the scale's ends, 0 to 1; a value outside them counts as the end.
-    pub(super) fn position(&self, text: &str) -> Option<f64> {
+    pub(crate) fn position(&self, text: &str) -> Option<f64> {
         if let Self::Choice(choices) = self {
             let index = choices.iter().position(|choice| choice == text)?;
             return Some(index as f64 / (choices.len() - 1) as f64);
@@ -177,7 +177,7 @@ impl Scale {
     }
 
     /// The text at a position, written like `like`; never outside the scale's ends.
-    pub(super) fn text(&self, position: f64, like: &str) -> Option<String> {
+    pub(crate) fn text(&self, position: f64, like: &str) -> Option<String> {
         let position = position.clamp(0.0, 1.0);
         if let Self::Choice(choices) = self {
             return Some(choices[(position * (choices.len() - 1) as f64).round() as usize].clone());
