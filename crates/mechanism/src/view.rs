@@ -57,6 +57,7 @@ impl fmt::Display for Hook {
 
 /// The trials so far, oldest first, and where they have led. A gain is positive whichever way the metric goes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Trace {
     /// Every finished trial of the tag, the baseline first.
     pub trials: Vec<Trial>,
@@ -74,6 +75,7 @@ pub struct Trace {
 
 /// One finished trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Trial {
     /// 1 is the baseline.
     pub trial: u64,
@@ -95,6 +97,7 @@ pub struct Trial {
 
 /// A candidate, or what a trial changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Change {
     /// Who proposed it.
     pub proposer: String,
@@ -114,6 +117,7 @@ pub struct Change {
 
 /// One tunable moved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Move {
     /// The tunable's name.
     pub name: String,
@@ -127,6 +131,7 @@ pub struct Move {
 
 /// One tunable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Knob {
     /// Its name.
     pub name: String,

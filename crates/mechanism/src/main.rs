@@ -1,0 +1,5 @@
+//! The child alone: answers on stdin and stdout.
+
+fn main() -> std::process::ExitCode {
+    mechanism::serve()
+}
