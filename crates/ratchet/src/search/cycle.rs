@@ -114,3 +114,6 @@ fn store(end: &CycleEnd, before: &Settings, knobs: &[String]) -> Result<()> {
         .map_err(|error| Error::internal("a cycle cannot be written as JSON").because(error))?;
     write_atomic(&end.folder.join("cycle.json"), secrets().redact(&json).as_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -268,3 +268,6 @@ fn row(trial: &Trial) -> Row {
         excursion: trial.excursion,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,8 @@
 pub mod adoption;
 pub mod cycle;
 pub mod evidence;
+#[cfg(test)]
+mod fixture;
 mod folder;
 pub mod research;
 pub mod settings;

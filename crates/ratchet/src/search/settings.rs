@@ -17,8 +17,10 @@ pub const LEAST_ACTIVE: usize = 4;
 pub const GUIDANCE_CYCLES: u64 = 3;
 /// Bytes of a guidance.
 const GUIDANCE_BYTES: usize = 2_000;
-/// Lines of a guidance, each of at most 300 characters.
+/// Lines of a guidance.
 const GUIDANCE_LINES: usize = 20;
+/// Characters of such a line.
+const LINE_CHARS: usize = 300;
 /// Names that one remark mentions.
 const NAMED: usize = 8;
 
@@ -183,15 +185,19 @@ fn say(said: &mut Vec<String>, what: &str, names: &[&String]) {
 
 /// A guidance fit for a prompt, and whether some of it had to go.
 fn cleaned(text: &str) -> (String, bool) {
-    let mut clean = String::new();
+    let (mut clean, mut cut) = (String::new(), false);
     let mut lines = text.lines();
-    for one in lines.by_ref().take(GUIDANCE_LINES) {
-        let one = plain(one, 300);
-        if clean.len() + one.len() >= GUIDANCE_BYTES {
+    for line in lines.by_ref().take(GUIDANCE_LINES) {
+        let line = plain(line, LINE_CHARS);
+        if clean.len() + line.len() >= GUIDANCE_BYTES {
             return (clean.trim_end().to_owned(), true);
         }
-        clean += &one;
+        cut |= line.chars().count() > LINE_CHARS; // by the mark of what was left out
+        clean += &line;
         clean.push('\n');
     }
-    (clean.trim().to_owned(), lines.next().is_some())
+    (clean.trim().to_owned(), cut || lines.next().is_some())
 }
+
+#[cfg(test)]
+mod tests;
