@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use rand::{SeedableRng, rngs::StdRng};
 
 pub(crate) use self::marker::Knob;
+pub use self::tpe::Tpe;
 use self::{
     history::History,
     search::{Move, Search},
@@ -23,6 +24,7 @@ mod search;
 mod surface;
 #[cfg(test)]
 mod tests;
+mod tpe;
 
 /// The name of the built-in search.
 pub const NAME: &str = "knobs";

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use self::night::{LANDSCAPES, Landscape, Night, ONE, median, square};
+use self::night::{CHOICE, LANDSCAPES, Landscape, Night, ONE, median, square};
 use super::{
     scale::{Number, Scale},
     *,
@@ -26,6 +26,21 @@ fn the_search_beats_random_by_a_wide_margin() {
             search * margin <= random,
             "{name}: search {search}, random {random}, wanted {margin} times less"
         );
+    }
+}
+
+#[test]
+fn the_classical_optimiser_beats_random_where_the_landscape_is_smooth() {
+    // Oracle: as above.
+    for name in ["mixed scales", "ill-conditioned", "a choice"] {
+        let (_, trials, _, landscape) =
+            LANDSCAPES.iter().find(|(known, ..)| *known == name).unwrap_or(&CHOICE);
+        let seeds = 0..21;
+        let tpe = seeds.clone().map(|seed| Night::new(landscape, seed).searched_by(&mut Tpe, *trials, seed));
+        let tpe = median(tpe.collect());
+        let random = median(seeds.map(|seed| Night::new(landscape, seed).random(*trials, seed)).collect());
+        println!("{name}: tpe {tpe:.4}, random {random:.4}");
+        assert!(tpe * 1.5 <= random, "{name}: tpe {tpe}, random {random}");
     }
 }
 

@@ -176,11 +176,16 @@ impl<'a> Night<'a> {
     }
 
     /// Plays the knobs proposer up to this many trials; the champion's true loss.
-    pub(super) fn searched(mut self, trials: usize, seed: u64) -> f64 {
+    pub(super) fn searched(self, trials: usize, seed: u64) -> f64 {
+        self.searched_by(&mut Knobs, trials, seed)
+    }
+
+    /// The same with another proposer.
+    pub(super) fn searched_by(mut self, proposer: &mut dyn Proposer, trials: usize, seed: u64) -> f64 {
         while self.trials.len() < trials {
             let files = self.files();
             let attempt = seed.wrapping_mul(1_000_003) + self.trials.len() as u64;
-            let proposal = Knobs.propose(&self.brief(&files, attempt)).unwrap();
+            let proposal = proposer.propose(&self.brief(&files, attempt)).unwrap();
             self.play(proposal);
         }
         self.truth(&self.champion).unwrap()
@@ -324,6 +329,18 @@ pub(super) static LANDSCAPES: [(&str, usize, f64, Landscape); 10] = [
         },
     ),
 ];
+
+/// A smooth landscape with a choice in it, which shifts the rest.
+pub(super) static CHOICE: (&str, usize, f64, Landscape) = (
+    "a choice",
+    40,
+    1.5,
+    Landscape {
+        text: "a = 8.0 # knob: lin -10..10\nb = 1 # knob: choice 1|2|3|4|5\nc = -9.0 # knob: lin -10..10\n",
+        loss: |x| Some(square(x[0] + 2.0) + square(x[2] - 3.0) + 30.0 * (x[1] - 4.0).abs()),
+        sigma: 0.0,
+    },
+);
 
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
