@@ -27,6 +27,7 @@ use crate::{
     proposer::{Budget, Proposal, Usage},
     proposing::{NoCandidate, program_version},
     runlog::tail_of,
+    search::{Levels, Use},
     session::Session,
     setting::Setting,
     source::TreeHash,
@@ -48,6 +49,7 @@ pub(crate) struct Order {
     #[serde(with = "as_text")]
     pub(crate) champion: Oid,
     pub(crate) setting: Setting,
+    pub(crate) levels: Levels,
     /// Whether to build what was proposed.
     pub(crate) builds: bool,
 }
@@ -69,8 +71,12 @@ pub(crate) struct Made {
     /// The commit whose files the proposal started from.
     #[serde(with = "as_text")]
     start: Oid,
+    /// Where a mechanism wanted an excursion to start.
+    chosen: Option<u64>,
     proposer: String,
     outcome: std::result::Result<Draft, NoCandidate>,
+    /// What mechanisms did.
+    uses: Vec<Use>,
     /// What it took.
     seconds: f64,
 }
@@ -148,6 +154,7 @@ impl Session {
             }),
             champion: self.champion(),
             setting: self.setting.handed(),
+            levels: self.levels,
             // compiled on the cores that a trial trains on, it would take from what that is measured by; and
             // before the first build there is nothing to start from
             builds: self.task.build.is_some() && self.setting.card.is_some() && running.is_some(),
@@ -176,14 +183,14 @@ impl Session {
         &mut self,
         companion: Option<Companion>,
         observer: &mut dyn Observer,
-    ) -> Result<Option<std::result::Result<Draft, NoCandidate>>> {
+    ) -> Result<Option<std::result::Result<Draft, (NoCandidate, Vec<Use>)>>> {
         let asked = companion.is_some();
         if let Some(mut companion) = companion {
             while !companion.is_done() {
                 // no trial is under way that a stop would have to wait for
                 let wish = control::wish(&self.state, std::process::id());
                 if self.stop.is_set() || wish.is_some_and(Wish::ends) {
-                    return Ok(Some(Err(NoCandidate::Stopped)));
+                    return Ok(Some(Err((NoCandidate::Stopped, Vec::new()))));
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -201,11 +208,12 @@ impl Session {
         let Ok(made) = serde_json::from_slice::<Made>(&bytes) else { return Ok(None) };
         let draft = match made.outcome {
             Ok(draft) => draft,
-            Err(why) if asked => return Ok(Some(Err(why))),
+            Err(why) if asked => return Ok(Some(Err((why, made.uses)))),
             Err(_) => return Ok(None), // an earlier run's end is not this one's
         };
         let (description, usage) =
             (draft.candidate.proposal.description.clone(), draft.candidate.proposal.usage);
+        self.chosen = made.chosen;
         match self.fitted(draft, made.champion, made.start)? {
             Ok(draft) => Ok(Some(Ok(draft))),
             Err(reason) => {

@@ -163,6 +163,7 @@ impl Session {
             class: class_of(&self.repo, champion, commit, self.task.editable())?,
             program: None,
             demand: Demand::default(),
+            uses: Vec::new(),
         })?;
         Ok((mine, candidate?))
     }

@@ -42,7 +42,7 @@ impl View {
         let history = &self.history;
         let program = material::program(self.state.root())?;
         let noise = self.known_noise().map(|known| known.noise(None)).unwrap_or_else(Noise::unknown);
-        let start = material::start(proposer, history, || noise, &self.task);
+        let start = material::start(proposer, history, || noise, &self.task, None);
         let base = || history.init().map_or_else(|| self.repo.head(), |init| self.repo.parse(&init.base));
         let champion = self.commit_of(history.champion()).unwrap_or_else(base)?;
         let from = self.commit_of(start.trial()).unwrap_or(Ok(champion))?;
@@ -57,6 +57,7 @@ impl View {
             profile: history.init().and_then(|init| init.profile.as_deref()),
             metric: &self.task.metric,
             trials: history.trials(),
+            before_restart: history.search().restarted(),
             best: history.champion(),
             start,
             demand: &demand,

@@ -18,9 +18,13 @@ use crate::{
     proposer::{Demand, Edit, Proposal},
     runlog::plain,
     scan::Finding,
+    search::Use,
     secrets::secrets,
     source::{TreeHash, lines},
 };
+
+/// Paths of one change that are written down.
+const FILES_NAMED: usize = 50;
 
 /// A change that may be tried.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,11 +59,21 @@ pub struct Candidate {
     pub program: Option<String>,
     /// What was asked of its proposer.
     pub demand: Demand,
+    /// What mechanisms did for it.
+    pub uses: Vec<Use>,
 }
 
 impl Candidate {
-    /// Describes a mended candidate as the failed one was, where its proposer says nothing.
-    pub(crate) fn keep_words_of(&mut self, failed: &Self) {
+    /// The paths that it changes, as text; of many the first.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        self.paths.iter().take(FILES_NAMED).map(text).collect()
+    }
+
+    /// A mended candidate stands in the place of the failed one: what was done for that stays with it, and so do its
+    /// words where the proposer says nothing.
+    pub(crate) fn stand_for(&mut self, failed: &Self) {
+        self.uses.clone_from(&failed.uses);
         if self.proposal.description.is_empty() {
             self.proposal.description = failed.proposal.description.clone();
         }
@@ -83,6 +97,8 @@ pub enum Refusal {
     Path(String),
     /// Its source holds what a candidate may not hold.
     Forbidden(Finding),
+    /// It moves a tunable that the settings of the search hold in place.
+    Frozen(String),
 }
 
 impl fmt::Display for Refusal {
@@ -104,6 +120,7 @@ impl fmt::Display for Refusal {
                 write!(f, "the same source was tried as trial {trial}: see `ratchet show {trial}`")
             }
             Self::Forbidden(finding) => write!(f, "{finding}"),
+            Self::Frozen(name) => write!(f, "{} is frozen for now; move something else", plain(name, 120)),
             Self::Secret(path, name) => write!(
                 f,
                 "{} holds the value of {name}, and candidates are kept in git; take it out",

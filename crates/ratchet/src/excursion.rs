@@ -115,10 +115,22 @@ pub fn choose<'a>(allowed: &[&'a TrialRecord], goal: Goal) -> Option<&'a TrialRe
 }
 
 /// The trial whose files the next one of an excursion starts from; `None` while there is no reason for one.
-pub fn start<'a>(history: &'a History, noise: &Noise, goal: Goal, most: u32) -> Option<&'a TrialRecord> {
+///
+/// `chosen`: the start that a mechanism has chosen; it counts only while it is allowed.
+pub fn start<'a>(
+    history: &'a History,
+    noise: &Noise,
+    goal: Goal,
+    most: u32,
+    chosen: Option<u64>,
+) -> Option<&'a TrialRecord> {
     match under_way(history, goal, most) {
         Some(excursion) => Some(excursion.tip),
-        None => choose(&allowed(history, noise, goal, most), goal),
+        None => {
+            let allowed = allowed(history, noise, goal, most);
+            let chosen = allowed.iter().copied().find(|record| Some(record.trial) == chosen);
+            chosen.or_else(|| choose(&allowed, goal))
+        }
     }
 }
 

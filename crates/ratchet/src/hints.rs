@@ -241,7 +241,7 @@ mod tests {
         for _ in 0..PATIENCE {
             assert!(hints.next(&history).unwrap().is_some());
             let (proposer, reason) = ("a".into(), "no edit".into());
-            history.apply(Event::NoProposal { proposer, reason, kind: Default::default() });
+            history.apply(Event::NoProposal { proposer, reason, kind: Default::default(), uses: Vec::new() });
         }
         assert_eq!(hints.next(&history).unwrap(), None);
         history.apply(Event::Closed(Box::new(record(1, Status::Keep, Some(1.0)))));

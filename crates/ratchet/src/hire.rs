@@ -15,6 +15,7 @@ use crate::{
     proposer::{Proposer, agent::AgentProposer, knobs::Knobs, llm::Author, scripted::Scripted},
     proposing::Desk,
     reach::{self, at_home, confined},
+    search::voice::Voice,
     secrets::{learn, secrets},
 };
 
@@ -51,6 +52,15 @@ impl Desk<'_> {
                 Box::new(Paid::new(proposer, agent.max_usd, self)?)
             }
         })
+    }
+
+    /// Has `act` ask about the search itself: the proposer's own model, so that a gain is the search's and not a better
+    /// model's; a script where no model is configured.
+    pub(crate) fn with_voice<T>(&self, act: impl FnOnce(&mut Voice<'_>) -> T) -> Result<T> {
+        let settings = self.task.proposer.llm.clone().unwrap_or_else(Llm::scripted);
+        let mut model = self.model(&settings)?;
+        let (max_output_tokens, context_tokens) = (settings.max_output_tokens, settings.context_tokens);
+        Ok(act(&mut Voice { model: model.as_mut(), max_output_tokens, context_tokens }))
     }
 
     /// The model of `[proposer.llm]`: held to the caps, each call written down in the scratch folder.

@@ -10,6 +10,7 @@ use crate::{
     progress::Phase,
     proposer::Nothing,
     risk::Risk,
+    search::Search,
     sigma::Drift,
     source::TreeHash,
     verdict::{IMPROVED, PROMISING},
@@ -34,6 +35,7 @@ pub struct History {
     in_vain: Vec<String>,
     vetoes: u64,
     wasted: Wasted,
+    search: Search,
     clock: Clock,
     last_stop: Option<String>,
     /// The champion before the last keep, or the base before the last, while the branch may still stand there.
@@ -61,8 +63,9 @@ impl History {
                 self.clock.resume(&at);
                 self.paused_since = None;
             }
-            Event::NoProposal { reason, kind, .. } => {
+            Event::NoProposal { reason, kind, uses, .. } => {
                 self.attempts += 1;
+                self.search.came_to_nothing(&uses);
                 self.vetoes += u64::from(kind == Nothing::Vetoed);
                 self.in_vain.push(reason);
             }
@@ -71,6 +74,10 @@ impl History {
                 self.wasted.usage += usage;
                 self.wasted.seconds += seconds;
             }
+            Event::Cycle { end, .. } => self.search.cycled(*end, self.trials.len()),
+            Event::Session { at, end } => self.search.researched(at, *end, self.trials.len()),
+            Event::Restarted { .. } => self.search.restart(self.trials.len()),
+            Event::Mechanism(change) => self.search.changed(change, self.trials.len()),
             Event::Opened { trial, hint, .. } => (self.open, self.open_hint) = (Some(trial), hint),
             Event::Abandoned { .. } => (self.open, self.open_hint) = (None, None),
             Event::Replicated {
@@ -100,6 +107,7 @@ impl History {
                 (self.open, self.open_hint) = (None, None);
                 self.hints.extend(record.demand.hint_id.clone());
                 self.in_vain.clear();
+                self.search.tried(&record, &self.trials);
                 self.since_rerun += 1;
                 self.attempts += 1;
                 if record.status == Status::Keep {
@@ -169,6 +177,11 @@ impl History {
     /// Proposals that a reviewer refused before any time was spent on them.
     pub fn vetoes(&self) -> u64 {
         self.vetoes
+    }
+
+    /// Settings, sessions and mechanisms.
+    pub fn search(&self) -> &Search {
+        &self.search
     }
 
     /// Trials since a champion was last run again.

@@ -19,6 +19,7 @@ use crate::{
     plain_file,
     progress::Phase,
     proposer::{Demand, Nothing, Proposal, Usage},
+    search::{Change, Use, cycle::CycleEnd, research::SessionEnd},
     source::TreeHash,
     verdict::Verdict,
 };
@@ -88,12 +89,18 @@ pub struct TrialRecord {
     /// What the driver asked of its proposer.
     #[serde(default)]
     pub demand: Demand,
+    /// What mechanisms did for it, those that were off included.
+    #[serde(default)]
+    pub uses: Vec<Use>,
     /// Who proposed it.
     pub proposer: String,
     /// The proposal, without its edits (they stand in `diff.patch`).
     pub proposal: Proposal,
     /// The candidate's editable files by tokens.
     pub source: TreeHash,
+    /// The files that it changes, relative to the root; of many the first.
+    #[serde(default)]
+    pub files: Vec<String>,
     /// Lines of the editable files.
     pub lines: u64,
     /// Tokens trained on, in millions, where fit reports them.
@@ -166,6 +173,9 @@ pub enum Event {
         /// The same as a word.
         #[serde(default)]
         kind: Nothing,
+        /// What mechanisms did.
+        #[serde(default)]
+        uses: Vec<Use>,
     },
     /// A proposal that was made while a trial trained, and could not be used.
     Wasted {
@@ -242,6 +252,27 @@ pub enum Event {
         /// The standard error of `gain`.
         error: Option<f64>,
     },
+    /// The settings of the search were looked at.
+    Cycle {
+        /// When it was over.
+        at: String,
+        /// What it led to.
+        end: Box<CycleEnd>,
+    },
+    /// A research session is over; what it wrote comes in, and a restart goes with it.
+    Session {
+        /// When it was over.
+        at: String,
+        /// What it led to.
+        end: Box<SessionEnd>,
+    },
+    /// Proposers look at the trials afresh from here on.
+    Restarted {
+        /// When.
+        at: String,
+    },
+    /// A mechanism may do something else from here on.
+    Mechanism(Change),
     /// A trial is over.
     Closed(Box<TrialRecord>),
     /// The branch has followed the last keep.
@@ -429,9 +460,11 @@ pub(crate) mod tests {
             class: None,
             program: None,
             demand: Demand::default(),
+            uses: Vec::new(),
             proposer: "test".into(),
             proposal: Proposal { description: format!("number {trial}"), ..Default::default() },
             source: TreeHash::of(&files),
+            files: Vec::new(),
             lines: 1,
             tokens_m: None,
             mfu_percent: None,

@@ -15,15 +15,17 @@ use crate::{
     noise::Noise,
     plain_file,
     proposer::{Demand, SourceFile, Start, knobs},
+    proposing::MECHANISM,
     state::TagDir,
 };
 
-/// Whose files a proposer's next proposal starts from.
+/// Whose files a proposer's next proposal starts from. `chosen`: where a mechanism wants an excursion to start.
 pub(crate) fn start<'a>(
     proposer: &str,
     history: &'a History,
     noise: impl FnOnce() -> Noise,
     task: &Task,
+    chosen: Option<u64>,
 ) -> Start<'a> {
     if proposer == "try" {
         return Start::Champion; // a person's edit is of the champion's files
@@ -31,10 +33,10 @@ pub(crate) fn start<'a>(
     if let Some(lead) = history.lead() {
         return Start::Lead(lead);
     }
-    if proposer == knobs::NAME {
+    if proposer == knobs::NAME || proposer.starts_with(MECHANISM) {
         return Start::Champion; // it searches far by itself, and knows the scales from the champion's files
     }
-    match excursion::start(history, &noise(), task.metric.goal, task.proposer.excursion) {
+    match excursion::start(history, &noise(), task.metric.goal, task.proposer.excursion, chosen) {
         Some(trial) => Start::Excursion(trial),
         None => Start::Champion,
     }

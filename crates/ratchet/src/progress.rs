@@ -31,6 +31,11 @@ pub enum Progress<'a> {
         /// Its name.
         proposer: &'a str,
     },
+    /// A model is asked about the search itself.
+    Searching {
+        /// What for, as the end of a sentence.
+        what: &'a str,
+    },
     /// Nothing came of a proposal.
     NoProposal {
         /// Why.

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mechanism::{Suggestion, Trace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -16,8 +17,10 @@ use crate::{
         write_edits,
     },
     commands::{Place, binaries},
-    config::Task,
+    config::{Goal, Task},
+    edit_class::EditClass,
     error::{Doing, Result},
+    excursion,
     exec::StopFlag,
     git::{Files, Oid, Repo, Worktree, open_up},
     hire::clear_scratch,
@@ -25,15 +28,30 @@ use crate::{
     material,
     night::Playback,
     proposer::{
-        Brief, Budget, Demand, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair, SourceFile,
-        Start, knobs,
+        Brief, Budget, Demand, Edit, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair,
+        SourceFile, Start,
+        knobs::{self, Tunables},
     },
     scan::{Sources, scan},
+    search::{
+        Levels, Use,
+        library::Library,
+        memory::Memory,
+        staff::Staff,
+        trace::{self, trace},
+    },
     secrets::secrets,
     setting::Setting,
     sigma::KnownNoise,
     state::{State, Tag, TagDir, write_atomic},
 };
+
+/// What a suggestion's proposer is called: this, and the mechanism.
+pub(crate) const MECHANISM: &str = "mechanism/";
+/// Candidates that mechanisms may refuse in a row: what they are against may be all that a proposer knows.
+const VETOES_IN_A_ROW: u32 = 3;
+/// Of so many trials one is never a mechanism's suggestion.
+const OWN_EVERY: u64 = 4;
 
 /// Where proposals are made and checked.
 pub(crate) struct Desk<'a> {
@@ -53,6 +71,10 @@ pub(crate) struct Desk<'a> {
     pub(crate) payer: &'a Payer,
     /// The night that is played back.
     pub(crate) night: Option<&'a Playback>,
+    /// How much of the search may change.
+    pub(crate) levels: Levels,
+    /// Where a mechanism wants an excursion to start.
+    pub(crate) chosen: Option<u64>,
     pub(crate) stop: &'a StopFlag,
 }
 
@@ -65,6 +87,15 @@ pub(crate) struct Ask {
     pub(crate) demand: Demand,
     /// The trial that runs meanwhile.
     pub(crate) running: Option<Running>,
+    /// What mechanisms have done for this proposal already.
+    pub(crate) uses: Vec<Use>,
+}
+
+/// What came of asking.
+pub(crate) struct Proposed {
+    pub(crate) outcome: std::result::Result<Candidate, NoCandidate>,
+    /// What mechanisms did; a candidate holds the same.
+    pub(crate) uses: Vec<Use>,
 }
 
 /// Whose wish a candidate is, and under what it was made.
@@ -112,6 +143,7 @@ impl From<Refusal> for NoCandidate {
         let kind = match refusal {
             Refusal::Empty => Nothing::Empty,
             Refusal::Duplicate(_) => Nothing::Duplicate,
+            Refusal::Frozen(_) => Nothing::Steered,
             _ => Nothing::Refused,
         };
         Self::Nothing(kind, format!("refused: {refusal}"))
@@ -119,22 +151,44 @@ impl From<Refusal> for NoCandidate {
 }
 
 impl Desk<'_> {
-    /// Asks a proposer, and makes a candidate of what stands in the worktree afterwards. The worktree stands at
-    /// what [`Desk::start`] says, or, for a repair, at the failed attempt.
-    pub(crate) fn propose(
+    /// Asks mechanisms and a proposer, and makes a candidate of what stands in the worktree afterwards. The worktree
+    /// stands at what [`Desk::start`] says, or, for a repair, at the failed attempt.
+    pub(crate) fn propose(&self, proposer: &mut dyn Proposer, ask: &Ask) -> Result<Proposed> {
+        if ask.repair.is_some() {
+            // its idea was let pass already
+            let outcome = self.ask(proposer, ask, &mut Staff::nobody(self.task.metric.goal))?;
+            return Ok(Proposed { outcome, uses: Vec::new() });
+        }
+        clear_scratch(&self.scratch)?;
+        let mut staff = self.staff(proposer.name(), ask.running.is_some())?;
+        staff.add(&ask.uses);
+        let mut outcome = match self.suggested(proposer.name(), &mut staff, ask)? {
+            Some(candidate) => Ok(candidate),
+            None => self.ask(proposer, ask, &mut staff)?,
+        };
+        let uses = staff.uses();
+        if let Ok(candidate) = &mut outcome {
+            candidate.uses.clone_from(&uses);
+        }
+        Ok(Proposed { outcome, uses })
+    }
+
+    /// Asks the proposer.
+    fn ask(
         &self,
         proposer: &mut dyn Proposer,
         ask: &Ask,
-    ) -> Result<Result<Candidate, NoCandidate>> {
-        if ask.repair.is_none() {
-            clear_scratch(&self.scratch)?;
-        }
+        staff: &mut Staff,
+    ) -> Result<std::result::Result<Candidate, NoCandidate>> {
         let program = self.program()?;
         let version = self.keep_program(&program)?;
         let start = self.start(proposer.name());
         let files = self.source_files(self.start_commit(proposer.name())?)?;
         let pages = material::pages(self.repo, self.task, self.champion)?;
-        let demand = self.demand(proposer.name(), &program, ask)?;
+        let mut demand = self.demand(proposer.name(), &program, ask)?;
+        if proposer.name() != knobs::NAME {
+            demand.guidance.extend(staff.guide());
+        }
         let brief = Brief {
             program: &program,
             files: &files,
@@ -142,6 +196,7 @@ impl Desk<'_> {
             profile: self.setting.profile.map(|profile| profile.name()),
             metric: &self.task.metric,
             trials: self.history.trials(),
+            before_restart: self.history.search().restarted(),
             best: self.history.champion(),
             start,
             demand: &demand,
@@ -149,10 +204,7 @@ impl Desk<'_> {
             in_vain: self.history.in_vain(),
             records: self.dir.path(),
             budget: ask.budget,
-            seed: proposal_seed(
-                self.tag.as_str(),
-                self.history.attempts() + u64::from(ask.running.is_some()),
-            ),
+            seed: self.seed(ask.running.is_some()),
             repair: ask.repair.as_ref(),
             worktree: self.worktree.path(),
         };
@@ -165,7 +217,166 @@ impl Desk<'_> {
             return Ok(Err(NoCandidate::Nothing(Nothing::Refused, reason)));
         }
         let wish = Wish { proposer: proposer.name().to_owned(), may_carry: true, program: version, demand };
-        self.candidate(proposal, wish)
+        let candidate = match self.candidate(proposal, wish)? {
+            Ok(candidate) => candidate,
+            Err(why) => return Ok(Err(why)),
+        };
+        Ok(match self.steered(&candidate, staff) {
+            Some(why) => Err(why),
+            None => Ok(candidate),
+        })
+    }
+
+    /// Why the search itself is against a candidate: a person's hint goes over what is frozen, and nothing is refused
+    /// for ever.
+    fn steered(&self, candidate: &Candidate, staff: &mut Staff) -> Option<NoCandidate> {
+        let demand = &candidate.demand;
+        let moved = candidate.proposal.changes.iter().map(|change| &change.name);
+        let frozen =
+            moved.into_iter().find(|name| demand.frozen.contains(name) && !self.carries(candidate, name));
+        // the built-in search knows what is frozen, and when there is nothing else left
+        let heeds = candidate.proposer == knobs::NAME || demand.hint.is_some();
+        if let Some(name) = frozen.filter(|_| !heeds) {
+            return Some(Refusal::Frozen(name.clone()).into());
+        }
+        if staff.is_empty() || demand.hint.is_some() || self.history.search().refused() >= VETOES_IN_A_ROW {
+            return None;
+        }
+        let change = change(candidate, &staff.tunables, staff.goal);
+        let reason = staff.veto(&change)?;
+        Some(NoCandidate::Nothing(
+            Nothing::Steered,
+            format!("refused by a mechanism, {reason} ({})", candidate.proposal.description),
+        ))
+    }
+
+    /// Whether a candidate only keeps a tunable where the trial that it builds on has put it.
+    fn carries(&self, candidate: &Candidate, name: &str) -> bool {
+        let from = candidate.carries.or(candidate.excursion).and_then(|trial| self.history.trial(trial));
+        let of = |changes: &[KnobChange]| {
+            changes.iter().find(|change| change.name == name).map(|change| change.to.clone())
+        };
+        from.is_some_and(|from| of(&from.proposal.changes) == of(&candidate.proposal.changes))
+    }
+
+    /// The mechanisms that this run may call, for a proposal that starts from a proposer's files.
+    fn staff(&self, proposer: &str, running: bool) -> Result<Staff> {
+        let goal = self.task.metric.goal;
+        let mechanisms = self.history.search().mechanisms();
+        if !self.levels.research.has_mechanisms() || mechanisms.live().next().is_none() {
+            return Ok(Staff::nobody(goal));
+        }
+        let tunables = self.tunables(proposer)?;
+        let trace = self.trace(&tunables, running);
+        let (library, memory) = (Library::of(self.state), Memory::of(self.dir));
+        let told = (trace, tunables, goal);
+        Ok(Staff::of(mechanisms.live(), self.tag.as_str(), running, &library, &memory, told))
+    }
+
+    /// The start of the excursion that is due, as a mechanism chooses it, and what mechanisms did for that. Is asked
+    /// before anything else, because the files of the proposal follow from it.
+    pub(crate) fn choose_start(&self, proposer: &str, running: bool) -> Result<(Option<u64>, Vec<Use>)> {
+        let allowed = match proposer == knobs::NAME {
+            true => Vec::new(),
+            false => excursion::allowed(
+                self.history,
+                &self.known_noise().noise(None),
+                self.task.metric.goal,
+                self.task.proposer.excursion,
+            ),
+        };
+        if allowed.is_empty() {
+            return Ok((None, Vec::new()));
+        }
+        let mut staff = self.staff(proposer, running)?;
+        let trials: Vec<u64> = allowed.iter().map(|record| record.trial).collect();
+        let chosen = staff.parent(&trials);
+        Ok((chosen, staff.uses()))
+    }
+
+    /// A candidate that a mechanism suggests, if one does and it may be tried. One trial in [`OWN_EVERY`] is the
+    /// proposer's own, so that mechanisms cannot take all of them; so is one that is to take up a hint.
+    fn suggested(&self, named: &str, staff: &mut Staff, ask: &Ask) -> Result<Option<Candidate>> {
+        let number = self.history.next_trial() + u64::from(ask.running.is_some());
+        if staff.is_empty() || number.is_multiple_of(OWN_EVERY) {
+            return Ok(None);
+        }
+        let program = self.program()?;
+        let demand = self.demand(named, &program, ask)?;
+        if demand.hint.is_some() {
+            return Ok(None);
+        }
+        let suggestions = staff.suggest();
+        if suggestions.is_empty() {
+            return Ok(None);
+        }
+        let demand = Demand { frozen: demand.frozen, ..Demand::default() };
+        let mut possible = Vec::new();
+        for (id, suggestion) in suggestions {
+            let proposer = format!("{MECHANISM}{id}");
+            let files = self.source_files(self.start_commit(&proposer)?)?;
+            // what the host lets pass can be written, unless the files are another start's
+            if let Ok((edits, changes)) = staff.tunables.moves(&files, &suggestion.moves) {
+                possible.push((id, proposer, suggested(suggestion, edits, changes)));
+            }
+        }
+        let changes: Vec<_> = possible
+            .iter()
+            .map(|(_, proposer, proposal)| {
+                let class = EditClass::Constant.to_string();
+                let files: Vec<String> = proposal.edits.iter().map(|edit| edit.path.clone()).collect();
+                trace::change(proposer, proposal, class, &files, &staff.tunables, staff.goal)
+            })
+            .collect();
+        let order = staff.rank(&changes);
+        let version = self.keep_program(&program)?;
+        for place in order {
+            let Some((id, proposer, proposal)) = possible.get(place) else { continue };
+            let start = self.start_commit(proposer)?;
+            self.worktree.restore(start, &self.repo.files(start)?)?;
+            let wish = Wish {
+                proposer: proposer.clone(),
+                may_carry: true,
+                program: version.clone(),
+                demand: demand.clone(),
+            };
+            if let Ok(candidate) = self.candidate(proposal.clone(), wish)?
+                && self.steered(&candidate, staff).is_none()
+            {
+                staff.suggestion_used(id);
+                return Ok(Some(candidate));
+            }
+        }
+        let start = self.start_commit(named)?;
+        self.worktree.restore(start, &self.repo.files(start)?)?;
+        Ok(None)
+    }
+
+    fn seed(&self, running: bool) -> u64 {
+        proposal_seed(self.tag.as_str(), self.history.attempts() + u64::from(running))
+    }
+
+    /// The tunables of the files that a proposer starts from.
+    pub(crate) fn tunables(&self, proposer: &str) -> Result<Tunables> {
+        let files = self.source_files(self.start_commit(proposer)?)?;
+        let profile = self.setting.profile.map(|profile| profile.name());
+        // a marker that cannot be followed is the knob search's to complain about
+        Ok(Tunables::read(&files, profile).unwrap_or_default())
+    }
+
+    /// What a hook may know.
+    pub(crate) fn trace(&self, tunables: &Tunables, running: bool) -> Trace {
+        let sigma = self.known_noise().noise(None).sigma();
+        let goal = self.task.metric.goal;
+        trace(self.history, tunables, goal, sigma, &self.frozen(tunables), self.seed(running))
+    }
+
+    fn frozen(&self, tunables: &Tunables) -> Vec<String> {
+        let names: Vec<String> = tunables.names().map(str::to_owned).collect();
+        match self.levels.settings {
+            true => self.history.search().settings().frozen_among(&names).into_iter().collect(),
+            false => Vec::new(),
+        }
     }
 
     /// A candidate of what stands in the worktree, with the proposal's edits.
@@ -218,6 +429,7 @@ impl Desk<'_> {
             ahead: false,
             program: wish.program,
             demand: wish.demand,
+            uses: Vec::new(),
         };
         Ok(self.checked(candidate)?.map_err(NoCandidate::from))
     }
@@ -255,7 +467,11 @@ impl Desk<'_> {
 
     /// Whose files this proposer's next proposal starts from.
     pub(crate) fn start(&self, proposer: &str) -> Start<'_> {
-        let known = KnownNoise {
+        material::start(proposer, self.history, || self.known_noise().noise(None), self.task, self.chosen)
+    }
+
+    fn known_noise(&self) -> KnownNoise<'_> {
+        KnownNoise {
             task: self.task,
             state: self.state,
             tag: self.tag.as_str(),
@@ -263,16 +479,27 @@ impl Desk<'_> {
             night: self.night,
             profile: self.setting.profile,
             device: &self.setting.device,
-        };
-        material::start(proposer, self.history, || known.noise(None), self.task)
+        }
     }
 
     /// What a proposer is asked for beyond the brief. A repair is asked for what its attempt was.
     fn demand(&self, proposer: &str, program: &str, ask: &Ask) -> Result<Demand> {
-        if ask.repair.is_some() || proposer == knobs::NAME {
+        if ask.repair.is_some() {
             return Ok(ask.demand.clone());
         }
-        material::demand(self.history, program, self.task, Some(self.dir), ask.running.is_some())
+        let mut demand = match proposer == knobs::NAME {
+            true => Demand::default(),
+            false => {
+                material::demand(self.history, program, self.task, Some(self.dir), ask.running.is_some())?
+            }
+        };
+        if self.levels.settings {
+            let settings = self.history.search().settings();
+            demand.strategy = settings.strategy;
+            demand.guidance.extend(settings.guidance.clone());
+            demand.frozen = self.frozen(&self.tunables(proposer)?);
+        }
+        Ok(demand)
     }
 
     /// The promising trial that this proposer's next proposal carries, or the trial that an excursion starts it
@@ -317,6 +544,27 @@ impl Desk<'_> {
         }
         Ok(Some(version))
     }
+}
+
+/// A mechanism's suggestion as a proposal.
+fn suggested(suggestion: Suggestion, edits: Vec<Edit>, changes: Vec<KnobChange>) -> Proposal {
+    let moved: Vec<String> =
+        changes.iter().map(|change| format!("{} {} → {}", change.name, change.from, change.to)).collect();
+    let names: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
+    Proposal {
+        description: moved.join(", "),
+        hypothesis: suggestion.why,
+        category: names.join("+"),
+        edits,
+        changes,
+        ..Proposal::default()
+    }
+}
+
+/// A candidate as mechanisms see it.
+fn change(candidate: &Candidate, tunables: &Tunables, goal: Goal) -> mechanism::Change {
+    let class = candidate.class.map_or(String::new(), |class| class.to_string());
+    trace::change(&candidate.proposer, &candidate.proposal, class, &candidate.files(), tunables, goal)
 }
 
 /// The name of a version of the brief: the first sixteen digits of its SHA-256.

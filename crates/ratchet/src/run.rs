@@ -19,7 +19,8 @@ use crate::{
     patience::{Next, Patience},
     progress::{Observer, Progress},
     proposer::{Nothing, Proposer, Repair, knobs::Knobs},
-    proposing::{Ask, NoCandidate},
+    proposing::{Ask, NoCandidate, Proposed},
+    search::{Levels, Use},
     session::Session,
     stop::{Rules, Watch},
     trial::{Done, NotReady, Open},
@@ -64,9 +65,19 @@ pub struct Summary {
 /// How one turn of the loop went.
 enum Turn {
     Trial(Box<TrialRecord>),
-    /// Who was asked, why nothing came of it, and the folder of what was said.
-    None(String, NoCandidate, PathBuf),
+    None(Vain),
     Stopped,
+}
+
+/// A proposal that gave no candidate.
+struct Vain {
+    /// Who was asked.
+    proposer: String,
+    why: NoCandidate,
+    /// The folder of what was said.
+    said: PathBuf,
+    /// What mechanisms did.
+    uses: Vec<Use>,
 }
 
 /// One invocation's loop.
@@ -96,19 +107,29 @@ impl Shift<'_> {
     }
 }
 
+/// Who works on a run; what is not said is as `ratchet.toml` has it.
+#[derive(Default)]
+pub struct Crew {
+    /// Who proposes.
+    pub kind: Option<ProposerKind>,
+    /// How much of the search may change.
+    pub levels: Option<Levels>,
+    /// A proposer that no configuration names, in the place of `kind`'s.
+    pub proposer: Option<Box<dyn Proposer>>,
+}
+
 impl Session {
     /// Runs until a stop rule, a signal or the proposer's end. Always leaves its reason in the journal.
-    pub fn run(
-        &mut self,
-        rules: Rules,
-        kind: Option<ProposerKind>,
-        observer: &mut dyn Observer,
-    ) -> Result<Summary> {
+    pub fn run(&mut self, rules: Rules, crew: Crew, observer: &mut dyn Observer) -> Result<Summary> {
         (self.payer.max_tokens, self.payer.max_usd) = (rules.max_tokens, rules.max_usd);
         let mut watch = Watch::start(rules, self.task.metric.goal, self.task.stop.max_crashes_in_a_row)?;
-        let kind = kind.unwrap_or(self.task.proposer.kind);
+        let kind = crew.kind.unwrap_or(self.task.proposer.kind);
+        self.levels = match self.night.is_some() {
+            true => Levels::default(), // what it led to is in the recording
+            false => crew.levels.unwrap_or_else(|| self.task.search.levels.into()),
+        };
         self.check_sandbox(matches!(kind, ProposerKind::Llm | ProposerKind::Agent), observer)?;
-        let mut named = self.desk().hire(kind)?;
+        let mut named = crew.proposer.map_or_else(|| self.desk().hire(kind), Ok)?;
         let patience = Patience::new(named.name(), self.task.proposer.fallback);
         let control = Control::listen(&self.state)?;
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
@@ -172,6 +193,7 @@ impl Session {
                 return Ok(reason);
             }
             self.note_program(&mut shift.noted, observer)?;
+            self.tend_search(self.levels, shift.named.name(), observer)?;
             let noise = self.noise(None);
             if self.task.accept.rule == Rule::Noise && is_rerun_due(&noise, self.history().since_rerun()) {
                 match self.rerun_champion(observer)? {
@@ -200,7 +222,7 @@ impl Session {
                 true => self.recorded_turn(observer)?,
                 false => self.turn(shift, stands_in, observer)?,
             };
-            let (name, why, said) = match turn {
+            let vain = match turn {
                 Turn::Stopped => return Ok(SIGNALLED.to_owned()),
                 Turn::Trial(record) => {
                     shift.watch.count_trial(record.status == Status::Keep, record.status == Status::Crash);
@@ -209,9 +231,9 @@ impl Session {
                     }
                     continue;
                 }
-                Turn::None(name, why, said) => (name, why, said),
+                Turn::None(vain) => vain,
             };
-            if let Some(reason) = self.without_candidate(shift, &name, stands_in, why, &said, observer)? {
+            if let Some(reason) = self.without_candidate(shift, stands_in, vain, observer)? {
                 return Ok(reason);
             }
         }
@@ -221,12 +243,12 @@ impl Session {
     fn without_candidate(
         &mut self,
         shift: &mut Shift<'_>,
-        name: &str,
         stands_in: bool,
-        why: NoCandidate,
-        said: &Path,
+        vain: Vain,
         observer: &mut dyn Observer,
     ) -> Result<Option<String>> {
+        let Vain { proposer: name, why, said, uses } = vain;
+        let name = name.as_str();
         let given_up = match why {
             NoCandidate::Stopped => return Ok(None), // the loop sees the flag
             NoCandidate::Capped(reason) => return Ok(Some(reason)),
@@ -240,12 +262,12 @@ impl Session {
             }
             NoCandidate::Exhausted(reason) => format!("{name}: {reason}"),
             NoCandidate::Unusable(reason) => {
-                self.no_proposal(name, Nothing::Down, &reason, said, observer)?;
+                self.no_proposal(name, Nothing::Down, &reason, &said, uses, observer)?;
                 shift.patience.nothing(Nothing::Down, name, Instant::now());
                 return Ok(None);
             }
             NoCandidate::Nothing(kind, reason) => {
-                self.no_proposal(name, kind, &reason, said, observer)?;
+                self.no_proposal(name, kind, &reason, &said, uses, observer)?;
                 if stands_in || self.night.is_some() {
                     return Ok(None);
                 }
@@ -291,19 +313,26 @@ impl Session {
         };
         let (draft, scratch) = match made {
             Some(Ok(draft)) => (draft, ahead.scratch()),
-            Some(Err(why)) => return Ok(Turn::None(proposer.name().to_owned(), why, ahead.scratch())),
+            Some(Err((why, uses))) => {
+                let proposer = proposer.name().to_owned();
+                return Ok(Turn::None(Vain { proposer, why, said: ahead.scratch(), uses }));
+            }
             None => {
+                let uses;
+                self.chosen = None;
+                (self.chosen, uses) = self.desk().choose_start(proposer.name(), false)?;
                 let base = self.desk().start_commit(proposer.name())?;
                 if base != self.champion() {
                     self.worktree.restore(base, &self.repo.files(base)?)?;
                 }
-                let ask = Ask { budget: shift.watch.budget(), ..Ask::default() };
-                let candidate = self.desk().propose(proposer, &ask)?;
-                match candidate {
+                let ask = Ask { budget: shift.watch.budget(), uses, ..Ask::default() };
+                let Proposed { outcome, uses } = self.desk().propose(proposer, &ask)?;
+                match outcome {
                     Ok(candidate) => (Draft { candidate, built: false, round: 0 }, self.desk().scratch),
                     Err(why) => {
                         self.restore()?;
-                        return Ok(Turn::None(proposer.name().to_owned(), why, self.desk().scratch));
+                        let proposer = proposer.name().to_owned();
+                        return Ok(Turn::None(Vain { proposer, why, said: self.desk().scratch, uses }));
                     }
                 }
             }
@@ -364,7 +393,10 @@ impl Session {
         let (name, candidate) = self.play()?;
         let candidate = match candidate {
             Ok(candidate) => candidate,
-            Err(why) => return Ok(Turn::None(name, why, self.desk().scratch)),
+            Err(why) => {
+                let said = self.desk().scratch;
+                return Ok(Turn::None(Vain { proposer: name, why, said, uses: Vec::new() }));
+            }
         };
         Ok(match self.run_trial(candidate, observer)? {
             Done::Closed(record) => Turn::Trial(record),
@@ -386,11 +418,10 @@ impl Session {
         let repair = Some(Repair { failed: open.candidate.proposal.clone(), round, message });
         let demand = open.candidate.demand.clone();
         let ask = Ask { budget: watch.budget(), repair, demand, ..Ask::default() };
-        let candidate = self.desk().propose(proposer, &ask)?;
-        match candidate {
+        match self.desk().propose(proposer, &ask)?.outcome {
             Ok(candidate) if candidate.source == open.candidate.source => Ok(Repaired::No),
             Ok(mut candidate) => {
-                candidate.keep_words_of(&open.candidate);
+                candidate.stand_for(&open.candidate);
                 take_scratch(&self.desk().scratch, &self.dir.trial(open.trial))?;
                 self.mend(open, candidate)?;
                 Ok(Repaired::Yes)
@@ -406,12 +437,13 @@ impl Session {
         kind: Nothing,
         reason: &str,
         said: &Path,
+        uses: Vec<Use>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         take_scratch(said, &self.dir.attempt(self.history().attempts()))?;
         observer.tell(Progress::NoProposal { reason });
         let (proposer, reason) = (proposer.to_owned(), reason.to_owned());
-        self.journal.append(Event::NoProposal { proposer, reason, kind })
+        self.journal.append(Event::NoProposal { proposer, reason, kind, uses })
     }
 
     /// Waits, but not when a stop is asked for.

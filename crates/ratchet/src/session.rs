@@ -27,6 +27,7 @@ use crate::{
     proposer::{Demand, Proposal},
     proposing::Desk,
     reach::{confined, lacking},
+    search::Levels,
     setting::Setting,
     state::{Lock, State, Tag, TagDir, write_atomic},
 };
@@ -66,6 +67,10 @@ pub struct Session {
     pub(crate) payer: Payer,
     /// What is played back, in place of proposers and runs.
     pub(crate) night: Option<Playback>,
+    /// How much of the search may change.
+    pub(crate) levels: Levels,
+    /// Where a mechanism wants the next proposal's excursion to start.
+    pub(crate) chosen: Option<u64>,
     pub(crate) watcher: Watcher,
     champion: Oid,
     champion_files: Files,
@@ -206,6 +211,8 @@ impl Session {
             stop,
             payer,
             night,
+            levels: Levels::default(),
+            chosen: None,
             watcher: Watcher::default(),
             champion,
             champion_files,
@@ -293,6 +300,7 @@ impl Session {
             class: None,
             program: None,
             demand: Demand::default(),
+            uses: Vec::new(),
         })
     }
 
@@ -311,6 +319,8 @@ impl Session {
             scratch: self.dir.path().join("proposing"),
             payer: &self.payer,
             night: self.night(),
+            levels: self.levels,
+            chosen: self.chosen,
             stop: &self.stop,
         }
     }

@@ -189,7 +189,7 @@ fn kept<'a>(tries: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
 
 fn listed(records: &[&TrialRecord]) -> String {
     let named: Vec<String> = records.iter().take(MOST_NAMED).map(|record| named(record)).collect();
-    named.join(", ") + &more(records.len())
+    named.join(", ") + more(records.len()).as_str()
 }
 
 fn more(all: usize) -> String {

@@ -305,6 +305,7 @@ impl Session {
         if let Some(night) = &mut self.night {
             night.compare(trial, &decided);
         }
+        let files = candidate.files();
         let record = TrialRecord {
             trial,
             status,
@@ -321,9 +322,11 @@ impl Session {
             ahead: candidate.ahead,
             program: candidate.program,
             demand: candidate.demand,
+            uses: candidate.uses,
             proposer: candidate.proposer,
             proposal: crate::proposer::Proposal { edits: Vec::new(), ..candidate.proposal },
             source: candidate.source,
+            files,
             lines: candidate.lines,
             tokens_m: measured.as_ref().and_then(|measured| measured.tokens_m),
             mfu_percent: measured.as_ref().and_then(|measured| measured.mfu_percent),

@@ -162,7 +162,7 @@ impl Surface {
                             && is_public(&item.vis)
                         {
                             let name = if exported.contains(&of) { String::new() } else { format!("{of}: ") };
-                            self.line(title, 0, &(name + &source.slice(&item.sig)), &item.attrs);
+                            self.line(title, 0, &(name + source.slice(&item.sig).as_str()), &item.attrs);
                         }
                     }
                 }

@@ -47,7 +47,8 @@ fn the_users_branch_index_and_files_stay_as_they_are() {
         let status: Vec<String> =
             status.lines().filter(|l| !l.ends_with("results.tsv")).map(str::to_owned).collect();
         let staged = toy.git(&["diff", "--cached"]);
-        let head = toy.git(&["rev-parse", "--symbolic-full-name", "HEAD"]) + &toy.git(&["rev-parse", "HEAD"]);
+        let head = toy.git(&["rev-parse", "--symbolic-full-name", "HEAD"])
+            + toy.git(&["rev-parse", "HEAD"]).as_str();
         (files.map(|file| toy.read(file)), status, staged, head, toy.git(&["stash", "list"]))
     };
     let before = state();

@@ -5,7 +5,7 @@ use std::{path::Path, time::Instant};
 use super::{Draft, Folder, Made, Order};
 use crate::{
     build::{self, BuildFailure},
-    candidate::Refusal,
+    candidate::{Candidate, Refusal},
     commands::{Place, seed},
     config::Task,
     error::{Error, Result},
@@ -14,7 +14,8 @@ use crate::{
     journal, plain_file,
     progress::{Observer, Progress},
     proposer::{Proposer, Repair},
-    proposing::{Ask, Desk, NoCandidate},
+    proposing::{Ask, Desk, NoCandidate, Proposed},
+    search::Use,
     state::{State, Tag, write_atomic},
 };
 
@@ -50,11 +51,15 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
         scratch: folder.scratch(),
         payer: &order.payer,
         night: None,
+        levels: order.levels,
+        chosen: None,
         stop,
     };
     let mut proposer = desk.hire(order.kind)?;
+    let (chosen, uses) = desk.choose_start(proposer.name(), order.running.is_some())?;
+    let desk = Desk { chosen, ..desk };
     let start = desk.start_commit(proposer.name())?;
-    let outcome = draft(&desk, proposer.as_mut(), &order, &folder)?;
+    let (outcome, uses) = draft(&desk, proposer.as_mut(), &order, uses, &folder)?;
     if let Ok(draft) = &outcome {
         repo.keep_ahead(&tag, draft.candidate.commit)?;
     }
@@ -63,8 +68,10 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
     let made = Made {
         champion: order.champion,
         start,
+        chosen,
         proposer: proposer.name().to_owned(),
         outcome,
+        uses,
         seconds: began.elapsed().as_secs_f64(),
     };
     let json = serde_json::to_vec(&made).map_err(|error| Error::internal("no result").because(error))?;
@@ -80,23 +87,37 @@ fn read_order(folder: &Folder, tag: &Tag) -> Result<Order> {
     if order.tag == tag.as_str() { Ok(order) } else { Err(wrong(&"it is another tag's")) }
 }
 
-/// Proposes, builds, and has repaired what does not build.
+/// Proposes and builds, and what mechanisms did for it.
 fn draft(
     desk: &Desk<'_>,
     proposer: &mut dyn Proposer,
     order: &Order,
+    uses: Vec<Use>,
     folder: &Folder,
-) -> Result<std::result::Result<Draft, NoCandidate>> {
+) -> Result<(std::result::Result<Draft, NoCandidate>, Vec<Use>)> {
     let start = desk.start_commit(proposer.name())?;
     desk.worktree.restore(start, &desk.repo.files(start)?)?;
-    let mut ask = Ask { budget: order.budget, running: order.running.clone(), ..Ask::default() };
-    let mut candidate = match desk.propose(proposer, &ask)? {
+    let ask = Ask { budget: order.budget, running: order.running.clone(), uses, ..Ask::default() };
+    let Proposed { outcome, uses } = desk.propose(proposer, &ask)?;
+    let candidate = match outcome {
         Ok(candidate) => candidate,
-        Err(why) => return Ok(Err(why)),
+        Err(why) => return Ok((Err(why), uses)),
     };
     if let Some(running) = order.running.as_ref().filter(|running| running.source == candidate.source) {
-        return Ok(Err(Refusal::Duplicate(running.trial).into()));
+        return Ok((Err(Refusal::Duplicate(running.trial).into()), uses));
     }
+    Ok((built(desk, proposer, order, ask, candidate, folder)?, uses))
+}
+
+/// Builds a candidate where that is asked for, and has repaired what does not build.
+fn built(
+    desk: &Desk<'_>,
+    proposer: &mut dyn Proposer,
+    order: &Order,
+    mut ask: Ask,
+    mut candidate: Candidate,
+    folder: &Folder,
+) -> Result<std::result::Result<Draft, NoCandidate>> {
     let mut round = 0;
     loop {
         if !order.builds {
@@ -130,12 +151,12 @@ fn draft(
         ask.demand = candidate.demand.clone();
         ask.repair = Some(Repair { failed, round, message });
         let mended = match round <= desk.task.proposer.repairs {
-            true => desk.propose(proposer, &ask)?.ok(),
+            true => desk.propose(proposer, &ask)?.outcome.ok(),
             false => None,
         };
         match mended {
             Some(mut mended) if mended.source != candidate.source => {
-                mended.keep_words_of(&candidate);
+                mended.stand_for(&candidate);
                 candidate = mended;
             }
             // the trial's own build shows what is wrong with it, and that is its outcome

@@ -56,6 +56,9 @@ pub struct Task {
     /// Proposes.
     #[serde(default)]
     pub proposer: ProposerSection,
+    /// Changes how the search works.
+    #[serde(default)]
+    pub search: SearchSection,
     /// Confines.
     #[serde(default)]
     pub sandbox: Sandbox,
@@ -274,6 +277,24 @@ pub struct Llm {
 }
 
 impl Llm {
+    /// The script that stands in where no model is configured.
+    pub fn scripted() -> Self {
+        Self {
+            provider: Answerer::Scripted,
+            model: "stand-in".to_owned(),
+            base_url: None,
+            key_variable: None,
+            key_file: None,
+            roles: Roles::Solo,
+            context_tokens: Self::default_context_tokens(),
+            max_output_tokens: Self::default_max_output_tokens(),
+            timeout_s: Self::default_timeout_s(),
+            retries: Self::default_retries(),
+            stream: false,
+            whole_files: false,
+        }
+    }
+
     fn default_context_tokens() -> u32 {
         100_000
     }
@@ -366,6 +387,39 @@ pub enum Preset {
     Aider,
     /// opencode.
     Opencode,
+}
+
+/// `[search]`: whether the search changes how it searches.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchSection {
+    /// What may change.
+    pub levels: Level,
+    /// Trials between two adjustments of the settings.
+    pub cycle: u32,
+    /// A research session after so many cycles, plateau or not; 0 for only on a plateau.
+    pub session_every: u32,
+}
+
+impl Default for SearchSection {
+    fn default() -> Self {
+        Self { levels: Level::One, cycle: 5, session_every: 0 }
+    }
+}
+
+/// How much of the search may change during a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Level {
+    /// Nothing: propose, try, keep or reset.
+    #[default]
+    #[serde(rename = "1")]
+    One,
+    /// Its settings: strategy, what is frozen, guidance.
+    #[serde(rename = "1.5")]
+    OneAndAHalf,
+    /// Its mechanisms as well, which are written during the run.
+    #[serde(rename = "2")]
+    Two,
 }
 
 /// `[sandbox]`.

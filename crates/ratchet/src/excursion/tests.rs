@@ -14,7 +14,7 @@ fn noise() -> Noise {
 }
 
 fn next(history: &History) -> Option<u64> {
-    start(history, &noise(), Goal::Minimize, MOST).map(|record| record.trial)
+    start(history, &noise(), Goal::Minimize, MOST, None).map(|record| record.trial)
 }
 
 /// Closes a trial, from the files that the search would have it start from.
@@ -55,7 +55,7 @@ fn an_excursion_starts_on_a_plateau_from_a_trial_that_lost_a_little() {
     assert_eq!(starts, [5, 8]); // by hand: trials 2 + 3 and 2 + 6
     assert_eq!(next(&history), Some(8), "the nearest");
     assert_eq!(next(&after(&[0.5; PLATEAU])), None, "all of them lost too much");
-    assert_eq!(start(&history, &noise(), Goal::Minimize, 0).map(|r| r.trial), None, "0 for none");
+    assert_eq!(start(&history, &noise(), Goal::Minimize, 0, None).map(|r| r.trial), None, "0 for none");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn in_a_search_that_maximises_worse_is_lower() {
         let value = if i == 4 { 0.98 } else { 0.5 };
         history.apply(Event::Closed(Box::new(record(2 + i, Status::Discard, Some(value)))));
     }
-    assert_eq!(start(&history, &noise(), Goal::Maximize, MOST).map(|record| record.trial), Some(6));
+    assert_eq!(start(&history, &noise(), Goal::Maximize, MOST, None).map(|record| record.trial), Some(6));
 }
 
 /// What a trial of a made-up night came to.

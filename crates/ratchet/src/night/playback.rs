@@ -17,7 +17,7 @@ use crate::{
     git::{Oid, Repo},
     measure::{Failure, Measured},
     noise::{Spread, Value},
-    proposer::{Repair, llm::Author},
+    proposer::{Nothing, Repair, llm::Author},
     proposing::{Ask, NoCandidate, Wish},
     session::Session,
     verdict::Crash,
@@ -164,7 +164,9 @@ impl Session {
                 return Ok(("replay".to_owned(), Err(over)));
             }
             Some(Attempt::Nothing { proposer, why, calls }) => {
-                if let Some(candidate) = self.answered(&calls)? {
+                // what the search itself refused was a candidate all the same
+                let steered = matches!(why, NoCandidate::Nothing(Nothing::Steered, _));
+                if !steered && let Some(candidate) = self.answered(&calls)? {
                     self.differs(
                         candidate.is_some(),
                         "answers that came to nothing make a candidate".to_owned(),
@@ -177,6 +179,7 @@ impl Session {
         let Some(trial) = night.trials.get(&number).cloned() else {
             return Err(Error::internal(format!("trial {number} of the night is missing")));
         };
+        self.chosen = trial.excursion;
         let other_start = self.desk().builds_on(&trial.proposer) != (trial.carries, trial.excursion);
         self.differs(
             other_start,
@@ -239,7 +242,7 @@ impl Session {
                 // what the compiler said was in the prompt, and is in nothing that was answered
                 ask.repair = Some(Repair { failed, round, message: String::new() });
             }
-            match desk.propose(&mut author, &ask)? {
+            match desk.propose(&mut author, &ask)?.outcome {
                 Ok(made) => candidate = Some(made),
                 Err(_) if round > 0 => {} // a repair that came to nothing leaves what there was
                 Err(_) => return Ok(Some(None)),

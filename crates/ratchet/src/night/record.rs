@@ -68,7 +68,7 @@ pub fn record(root: &Path, asked: Option<Tag>, file: &Path) -> Result<usize> {
     let mut attempt = 0;
     for event in events {
         match event {
-            Event::NoProposal { proposer, reason, kind } => {
+            Event::NoProposal { proposer, reason, kind, .. } => {
                 let calls = calls(&dir.attempt(attempt));
                 attempt += 1;
                 lines.push(Line::Nothing { proposer, kind, reason, calls });

@@ -29,6 +29,8 @@ const LEAST_REST: usize = 18 << 10;
 const LEAST_SITUATION: usize = 12 << 10;
 /// Bytes of a person's idea.
 const HINT: usize = 4_000;
+/// Bytes of one piece of advice.
+const GUIDANCE: usize = 2_400;
 /// Proposals without a trial that are mentioned.
 const IN_VAIN: usize = 8;
 
@@ -65,13 +67,13 @@ impl Context {
         let pages = pages(brief.pages, most);
         let situation = situation(brief, left - rest - pages.len());
         // pages first: they outlive champions, and what is the same at the beginning is cached
-        Ok(Self { standing: rules + &pages + &given, situation, rest })
+        Ok(Self { standing: [rules, pages, given].concat(), situation, rest })
     }
 }
 
 /// What there is to know, for whoever opens the files and decides how to go on: an agent, or a person.
 pub fn briefing(brief: &Brief<'_>) -> String {
-    let mut text = rules(brief) + &program(brief.program);
+    let mut text = [rules(brief), program(brief.program)].concat();
     text.push_str("# What you may edit\n\n");
     for file in brief.files {
         let _ = writeln!(text, "- {} ({} lines)", file.path, file.text.lines().count());
@@ -81,7 +83,8 @@ pub fn briefing(brief: &Brief<'_>) -> String {
         let paths: Vec<&str> = brief.pages.iter().map(|page| page.path.as_str()).collect();
         let _ = write!(text, "Worth reading before: {}.\n\n", paths.join(", "));
     }
-    text + &situation(brief, AGENT_ROOM)
+    text.push_str(&situation(brief, AGENT_ROOM));
+    text
 }
 
 /// Everything that an agent of the loop is told.
@@ -113,8 +116,9 @@ pub fn prompt(brief: &Brief<'_>) -> String {
 pub fn situation(brief: &Brief<'_>, room: usize) -> String {
     let before = format!("{}{}", standing(brief), tally(brief.trials, brief.metric.goal));
     let after = format!("{}{}{}", running(brief), in_vain(brief), demand(brief));
-    let table = table(brief.trials, brief.metric, room.saturating_sub(before.len() + after.len()));
-    before + &table + &after
+    let room = room.saturating_sub(before.len() + after.len());
+    let table = table(brief.trials, brief.before_restart, brief.metric, room);
+    [before, table, after].concat()
 }
 
 /// Untrusted text as a quotation that it cannot leave, of at most `room` bytes.
@@ -295,6 +299,23 @@ fn demand(brief: &Brief<'_>) -> String {
             "Explore: choose a category of change other than those of late, which were {}.",
             tried.join(", ")
         );
+    }
+    if let Some(strategy) = demand.strategy {
+        let _ = writeln!(text, "{}", strategy.advice());
+    }
+    if !demand.frozen.is_empty() {
+        let names: Vec<String> = demand.frozen.iter().take(60).map(|name| line(name, 60)).collect();
+        let _ = writeln!(
+            text,
+            "Leave these as they are; an edit that moves one is refused: {}.",
+            names.join(", ")
+        );
+    }
+    if !demand.guidance.is_empty() {
+        text.push_str("Advice from who watches the search as a whole, quoted; weigh it:\n\n");
+        for guidance in &demand.guidance {
+            let _ = writeln!(text, "{}", quoted(guidance, GUIDANCE));
+        }
     }
     if demand.structural {
         text.push_str("Change the structure of the code this time, not only constants.\n");

@@ -10,6 +10,7 @@ use rand::{SeedableRng, rngs::StdRng};
 
 pub(crate) use self::marker::Knob;
 pub use self::tpe::Tpe;
+pub(crate) use self::tunables::Tunables;
 use self::{
     history::History,
     search::{Move, Search},
@@ -25,6 +26,7 @@ mod surface;
 #[cfg(test)]
 mod tests;
 mod tpe;
+mod tunables;
 
 /// The name of the built-in search.
 pub const NAME: &str = "knobs";
@@ -49,13 +51,20 @@ impl Proposer for Knobs {
         let knobs = knobs(brief.files, brief.profile)?;
         let history =
             History::read(&knobs, brief.trials, brief.start.trial().or(brief.best), brief.metric.goal);
+        let frozen = |to: &[(usize, String)]| {
+            to.iter().any(|(axis, _)| brief.demand.frozen.contains(&knobs[*axis].name))
+        };
         let fresh = |to: &[(usize, String)]| {
             let files: BTreeMap<&str, String> =
                 brief.files.iter().map(|file| (file.path.as_str(), edited(file, &knobs, to))).collect();
             !history.tried.contains(&TreeHash::of(&files))
         };
-        let search = Search { knobs: &knobs, history: &history, fresh: &fresh };
-        let next = search.next(&mut StdRng::seed_from_u64(brief.seed)).ok_or_else(|| {
+        let next = |fresh: &dyn Fn(&[(usize, String)]) -> bool| {
+            let search = Search { knobs: &knobs, history: &history, strategy: brief.demand.strategy, fresh };
+            search.next(&mut StdRng::seed_from_u64(brief.seed))
+        };
+        // what is frozen is moved when all else was tried
+        let next = next(&|to| !frozen(to) && fresh(to)).or_else(|| next(&fresh)).ok_or_else(|| {
             ProposeError::Exhausted(format!("all values of the {} marked knobs were tried", knobs.len()))
         })?;
         Ok(proposal(brief, &knobs, &history, next))

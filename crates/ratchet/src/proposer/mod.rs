@@ -13,7 +13,7 @@ use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Metric, journal::TrialRecord};
+use crate::{config::Metric, journal::TrialRecord, search::Strategy};
 
 /// Turns what is known into the next thing to try.
 pub trait Proposer {
@@ -44,6 +44,8 @@ pub struct Brief<'a> {
     pub metric: &'a Metric,
     /// Every trial of this tag, oldest first, the baseline included.
     pub trials: &'a [TrialRecord],
+    /// Trials before the latest restart: what they led to still holds, how it was thought of does not.
+    pub before_restart: usize,
     /// The champion's record; `None` before the baseline.
     pub best: Option<&'a TrialRecord>,
     /// Whose files the proposal starts from.
@@ -99,6 +101,15 @@ pub struct Demand {
     pub unlike: Vec<String>,
     /// Whether the edit is to change structure and not only constants.
     pub structural: bool,
+    /// How far to look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// Tunables that may not be moved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frozen: Vec<String>,
+    /// Advice: of the settings, then of mechanisms.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guidance: Vec<String>,
 }
 
 /// One editable file of the champion.
@@ -203,6 +214,8 @@ pub enum Nothing {
     Duplicate,
     /// The reviewer's word, before any time was spent on it.
     Vetoed,
+    /// The search's own word: it moves what is frozen, or a mechanism is against it.
+    Steered,
     /// Past its time limit.
     TimedOut,
     /// The proposer itself failed.

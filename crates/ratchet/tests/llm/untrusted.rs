@@ -38,7 +38,7 @@ fn an_edit_outside_the_editable_files_is_refused_recorded_and_the_loop_goes_on()
             (Some(path), _) if request.messages.len() == 3 => {
                 let good = edit("cand/x.txt", line(request), &line_of("4"));
                 let over = edit(path, "x=$(sed -n 's/^x = \\([^ ]*\\).*/\\1/p' cand/x.txt)", "x=3");
-                Reply::Text(good + &over)
+                Reply::Text(good + over.as_str())
             }
             (Some(path), _) => Reply::Text(edit(path, "", "evil")),
             (None, _) => model(request),

@@ -5,7 +5,15 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepare::profile::Profile;
 use ratchet::{
-    ahead, config::ProposerKind, cuda, doctor::forbidden, session::Asked, sim, state::Tag, stop::Rules,
+    ahead,
+    config::{Level, ProposerKind},
+    cuda,
+    doctor::forbidden,
+    search::staff,
+    session::Asked,
+    sim,
+    state::Tag,
+    stop::Rules,
 };
 
 /// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
@@ -46,6 +54,9 @@ pub(crate) enum Command {
         /// Who proposes; else as ratchet.toml says
         #[arg(long, value_name = "KIND")]
         proposer: Option<Kind>,
+        /// What of the search may change: 1 nothing, 1.5 its settings, 2 its mechanisms too; else as ratchet.toml says
+        #[arg(long, value_name = "LEVEL")]
+        levels: Option<Levels>,
         /// The recorded night of --proposer replay; else as ratchet.toml says
         #[arg(long, value_name = "FILE")]
         night: Option<PathBuf>,
@@ -173,6 +184,19 @@ pub(crate) enum Command {
         #[command(flatten)]
         tag: TagArg,
     },
+    /// The mechanisms of the search, for runs with --levels 2: ratchet mechanisms enable tabu; alone it lists them
+    Mechanisms {
+        #[command(subcommand)]
+        act: Option<MechanismAct>,
+        /// Print the list as JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// Run one mechanism's script; the loop starts it
+    #[command(name = staff::COMMAND, hide = true)]
+    Mechanism,
     /// Have the run wait after its trial
     Pause,
     /// Let a paused run go on
@@ -188,6 +212,30 @@ pub(crate) enum Command {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MechanismAct {
+    /// What one has done, why it stands where it does, and its script
+    Show {
+        /// As the list has it
+        id: String,
+    },
+    /// Use one in runs with --levels 2, on trial like any other
+    Enable {
+        /// As the list has it
+        id: String,
+    },
+    /// Use one no more
+    Disable {
+        /// As the list has it
+        id: String,
+    },
+    /// Whether one may be used: its own cases, and the hooks on the tag's trials
+    Test {
+        /// As the list has it, or the path of a script
+        script: String,
     },
 }
 
@@ -272,6 +320,29 @@ impl From<Kind> for ProposerKind {
             Kind::Llm => Self::Llm,
             Kind::Agent => Self::Agent,
             Kind::Replay => Self::Replay,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Levels {
+    /// Propose, try, keep or reset
+    #[value(name = "1")]
+    One,
+    /// Strategy, frozen knobs and guidance are adjusted every few trials
+    #[value(name = "1.5")]
+    OneAndAHalf,
+    /// On a plateau a new mechanism of the search is written, validated and measured
+    #[value(name = "2")]
+    Two,
+}
+
+impl From<Levels> for Level {
+    fn from(levels: Levels) -> Self {
+        match levels {
+            Levels::One => Self::One,
+            Levels::OneAndAHalf => Self::OneAndAHalf,
+            Levels::Two => Self::Two,
         }
     }
 }

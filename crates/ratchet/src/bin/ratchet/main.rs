@@ -16,13 +16,14 @@ use ratchet::{
     ahead,
     attempt::Tried,
     beginning::New,
-    config::{ProposerKind, Task},
+    config::{Level, ProposerKind, Task},
     control, cuda, doctor,
     error::{Error, Kind},
     exec::StopFlag,
     history::History,
     journal::TrialRecord,
     night,
+    run::Crew,
     session::{Asked, Session},
     show::{View, short},
     sim::{self, Landscape},
@@ -33,7 +34,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
-    args::{Cli, Command},
+    args::{Cli, Command, MechanismAct},
     screen::{Screen, summary},
 };
 
@@ -72,11 +73,13 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
     match command {
         Command::Init { place } => init(root, &place.into()),
         Command::Try { message, place, json } => attempt(root, &message, &place.into(), json),
-        Command::Run { place, stop, proposer, night } => {
+        Command::Run { place, stop, proposer, levels, night } => {
             let night = recorded_night(root, proposer.map(Into::into), night)?;
             let asked = Asked { night, ..place.into() };
             let (mut session, mut screen) = open(root, &asked, New::Created)?;
-            let result = session.run(stop.into(), proposer.map(Into::into), &mut screen);
+            let levels = levels.map(|levels| Level::from(levels).into());
+            let crew = Crew { kind: proposer.map(Into::into), levels, ..Crew::default() };
+            let result = session.run(stop.into(), crew, &mut screen);
             screen.clear();
             let ended = result?;
             screen.line(&format!("ended: {}", ended.reason));
@@ -122,6 +125,18 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
             let view = View::open(root, tag.tag)?;
             if suggest { draft(&view) } else { print(&view.brief()?) }
         }
+        Command::Mechanisms { act, json, tag } => {
+            let view = View::open(root, tag.tag)?;
+            print(&match act {
+                None if json => serde_json::to_string(&view.mechanisms()?)? + "\n",
+                None => view.mechanisms_text()?,
+                Some(MechanismAct::Show { id }) => view.mechanism(&id)?,
+                Some(MechanismAct::Enable { id }) => view.wish_mechanism(&id, true)?,
+                Some(MechanismAct::Disable { id }) => view.wish_mechanism(&id, false)?,
+                Some(MechanismAct::Test { script }) => view.test_mechanism(&script)?,
+            })
+        }
+        Command::Mechanism => Ok(mechanism::serve()),
         Command::Pause => print(&control::pause(&State::new(root))?),
         Command::Resume => print(&control::resume(&State::new(root))?),
         Command::Stop { now } => print(&control::stop(&State::new(root), now)?),

@@ -106,6 +106,7 @@ impl Observer for Screen {
         match progress {
             Progress::Note(text) => self.line(&format!("{} {text}", self.painted("33", "note:"))),
             Progress::Proposing { proposer } => self.spin(format!("{proposer} proposes"), None),
+            Progress::Searching { what } => self.spin(format!("the search {what}"), None),
             Progress::NoProposal { reason } => {
                 self.line(&format!("  no proposal: {}", plain(reason, 300)));
             }

@@ -48,12 +48,20 @@ pub(super) enum Older {
     Together,
 }
 
-/// All trials in at most `room` bytes; a few hundred always suffice.
-pub(super) fn table(trials: &[TrialRecord], metric: &Metric, room: usize) -> String {
+/// All trials in at most `room` bytes; a few hundred always suffice. Those before a restart, so many, are rows only
+/// where they were kept.
+pub(super) fn table(trials: &[TrialRecord], before_restart: usize, metric: &Metric, room: usize) -> String {
     if trials.is_empty() {
         return String::new();
     }
-    let text = |level: &Level| at(level, trials, metric);
+    let since = trials.len().saturating_sub(before_restart);
+    let text = |level: &Level| {
+        let older = match level.older {
+            Older::Words(0) if before_restart > 0 => Older::Knobs, // nothing would be said of them
+            older => older,
+        };
+        at(&Level { latest: level.latest.min(since), older, ..*level }, trials, metric)
+    };
     let last = LEVELS.len() - 1;
     LEVELS[..last].iter().map(text).find(|text| text.len() <= room).unwrap_or_else(|| text(&LEVELS[last]))
 }

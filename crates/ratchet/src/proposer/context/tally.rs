@@ -72,7 +72,7 @@ fn kinds(trials: &[TrialRecord]) -> String {
         true => String::new(),
         false => format!("Kept by {what}: {}.\n", counts.join(", ")),
     };
-    line("category", categories.collect()) + &line("how deep the edit goes", classes.collect())
+    line("category", categories.collect()) + line("how deep the edit goes", classes.collect()).as_str()
 }
 
 /// The largest first; by name among equals.

@@ -56,6 +56,7 @@ impl Scene {
             profile: None,
             metric: &self.metric,
             trials: &self.trials,
+            before_restart: 0,
             best: self.trials.iter().rfind(|trial| trial.status == Status::Keep),
             start: Start::Champion,
             demand: &self.demand,

@@ -13,6 +13,7 @@ use super::{
     scale::Scale,
     surface,
 };
+use crate::search::Strategy;
 
 /// New texts of knobs, by index.
 pub(super) type Targets = [(usize, String)];
@@ -39,7 +40,9 @@ pub(super) struct Search<'a> {
     pub(super) knobs: &'a [Knob],
     /// What is known of them.
     pub(super) history: &'a History,
-    /// Whether a candidate's tree is new.
+    /// How far to look, where the settings of the search say so.
+    pub(super) strategy: Option<Strategy>,
+    /// Whether a candidate's tree is new, and it leaves alone what is frozen.
     pub(super) fresh: &'a dyn Fn(&Targets) -> bool,
 }
 
@@ -47,8 +50,10 @@ impl Search<'_> {
     /// The next candidate; `None` when every place was tried.
     pub(super) fn next(&self, rng: &mut StdRng) -> Option<Move> {
         let since = self.history.since_keep;
-        let stalled = since >= 6 + 3 * self.knobs.len().min(8);
-        let several = self.knobs.len() > 1 && since % 4 == 3;
+        let explores = self.strategy == Some(Strategy::Explore);
+        let near = matches!(self.strategy, Some(Strategy::Exploit | Strategy::Focused));
+        let stalled = !near && (explores || since >= 6 + 3 * self.knobs.len().min(8));
+        let several = !near && self.knobs.len() > 1 && since % 4 == 3;
         None.or_else(|| self.acceptable(self.onward()))
             .or_else(|| self.acceptable(self.parabola()))
             .or_else(|| self.acceptable(self.pattern()))

@@ -36,6 +36,7 @@ fn proposal(dice: &str, told: &Told<'_>) -> Result<Proposal, ProposeError> {
         profile: None,
         metric: &Metric { name: "val_bpb".to_owned(), goal: crate::config::Goal::Minimize },
         trials: &[],
+        before_restart: 0,
         best: None,
         start: Start::Champion,
         demand: &told.demand,

@@ -15,7 +15,15 @@ use crate::{
     verdict::{Crash, Decision, IMPROVED, Outcome, Policy, Rule, Score, Scored, verdict},
 };
 
-static DEMAND: Demand = Demand { hint: None, hint_id: None, unlike: Vec::new(), structural: false };
+static DEMAND: Demand = Demand {
+    hint: None,
+    hint_id: None,
+    unlike: Vec::new(),
+    structural: false,
+    strategy: None,
+    frozen: Vec::new(),
+    guidance: Vec::new(),
+};
 static METRIC: Metric = Metric { name: String::new(), goal: Goal::Minimize };
 
 /// A task made of one file of knobs; `loss` maps their values to the metric, `None` to a crash.
@@ -57,6 +65,7 @@ impl<'a> Night<'a> {
             profile: None,
             metric: &METRIC,
             trials: &self.trials,
+            before_restart: 0,
             start: Start::Champion,
             demand: &DEMAND,
             running: None,
@@ -147,6 +156,7 @@ impl<'a> Night<'a> {
             program: None,
             class: None,
             demand: Demand::default(),
+            uses: Vec::new(),
             trial: number,
             status,
             value: score.map(|score| score.runs.mean()),
@@ -160,6 +170,7 @@ impl<'a> Night<'a> {
             proposer: "knobs".to_owned(),
             proposal: Proposal { edits: vec![], ..proposal },
             source,
+            files: Vec::new(),
             lines: 1,
             tokens_m: None,
             mfu_percent: None,
