@@ -109,18 +109,31 @@ pub(crate) fn parent(answer: Value, allowed: &[u64]) -> Checked<Option<u64>> {
     }
 }
 
-/// A state: a map that is not too large.
-pub(crate) fn state(answer: Value, limits: &Limits) -> Checked<Value> {
-    if !answer.is_object() {
-        return Err(wrong_type("the state", "a map", &answer));
+/// A state: a map, neither too large nor too deep.
+pub(crate) fn state(state: &Value, limits: &Limits) -> Checked<()> {
+    if !state.is_object() {
+        return Err(wrong_type("the state", "a map", state));
     }
-    let bytes = answer.to_string().len();
+    if !within(state, limits.depth) {
+        return Err(Fault::new(FaultKind::Depth, "the state's values lie too deep inside each other"));
+    }
+    let bytes = state.to_string().len();
     match bytes <= limits.state_bytes {
-        true => Ok(answer),
+        true => Ok(()),
         false => Err(Fault::new(
             FaultKind::Size,
             format!("a state of {bytes} bytes; {} are allowed", limits.state_bytes),
         )),
+    }
+}
+
+/// Whether no more than so many values lie inside each other.
+fn within(value: &Value, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    match value {
+        Value::Array(values) => values.iter().all(|value| within(value, depth)),
+        Value::Object(fields) => fields.values().all(|value| within(value, depth)),
+        _ => true,
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
+    fault::Fault,
     host::Host,
     view::{Change, Hook, Knob, Trace, Trial},
     wire::Question,
@@ -127,14 +128,17 @@ impl Case {
         self.given.question().hook()
     }
 
-    /// Runs it. The error says what came instead.
-    pub(crate) fn run(&self, host: &mut Host) -> Result<(), String> {
-        let answer = host.raw(self.given.question(), &self.state, Some(&self.trace));
-        let answer = answer.map_err(|fault| fault.to_string())?;
+    /// Runs it. The inner error says what came instead.
+    pub(crate) fn run(&self, host: &mut Host) -> Result<Result<(), String>, Fault> {
+        let answer = host.raw(self.given.question(), &self.state, Some(&self.trace))?;
+        Ok(self.check(&answer))
+    }
+
+    fn check(&self, answer: &Value) -> Result<(), String> {
         match &self.expected {
-            Expected::Returns(expected) => agrees(expected, &answer)
+            Expected::Returns(expected) => agrees(expected, answer)
                 .map_err(|place| format!("answers {answer}, not {expected}{}", at(&place))),
-            Expected::Acts(expected) => match (self.acts(&answer), expected) {
+            Expected::Acts(expected) => match (self.acts(answer), expected) {
                 (true, false) => Err(format!("answers {answer}, and should do nothing")),
                 (false, true) => Err("does nothing, and should".into()),
                 _ => Ok(()),

@@ -111,8 +111,8 @@ impl Host {
 
     /// The state after a finished trial.
     pub fn record(&mut self, state: &Value, trial: &Trial) -> Result<Value, Fault> {
-        let answer = self.call(Question::Record(trial), state, None)?;
-        answer::state(answer, &self.limits).map_err(|fault| fault.at(Hook::Record))
+        let after = self.call(Question::Record(trial), state, None)?;
+        answer::state(&after, &self.limits).map(|()| after).map_err(|fault| fault.at(Hook::Record))
     }
 
     /// The answer as the script gave it, where it is legal.
@@ -131,7 +131,7 @@ impl Host {
             Question::Rank(candidates) => answer::order(answer, candidates.len()).map(drop),
             Question::Suggest(knobs) => answer::suggestion(answer, knobs, limits).map(drop),
             Question::Parent(allowed) => answer::parent(answer, allowed).map(drop),
-            Question::Record(_) => answer::state(answer, limits).map(drop),
+            Question::Record(_) => answer::state(&answer, limits),
         }
         .map(|()| raw)
         .map_err(|fault| fault.at(question.hook()))
@@ -151,9 +151,9 @@ impl Host {
         if !self.hooks.contains(&hook) {
             return Err(Fault::new(FaultKind::NoHook, "the script has no such hook").at(hook));
         }
-        let state = answer::state(state.clone(), &self.limits).map_err(|fault| fault.at(hook))?;
+        answer::state(state, &self.limits).map_err(|fault| fault.at(hook))?;
         let news = trace.filter(|trace| self.sent.as_ref() != Some(*trace));
-        let reply = self.ask(&Ask::Call { hook, state: &state, given: question, trace: news });
+        let reply = self.ask(&Ask::Call { hook, state, given: question, trace: news });
         match reply.map_err(|fault| fault.at(hook))? {
             Reply::Value(answer) => {
                 if let Some(trace) = news {

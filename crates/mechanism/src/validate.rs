@@ -74,8 +74,8 @@ pub fn validate(
     past: &[Trace],
 ) -> Result<Validated, Rejection> {
     let mut host = Host::start(child, script, limits)?;
-    let cases = cases::read(host.cases().map_err(|fault| rejected(format!("cases: {fault}")))?);
-    let cases = cases.map_err(rejected)?;
+    let cases = host.cases().map_err(|fault| Rejection::from(fault).in_place("cases"))?;
+    let cases = cases::read(cases).map_err(rejected)?;
     if cases.is_empty() {
         return Err(rejected("no unit case; declare `fn cases()` with an array of at least one"));
     }
@@ -83,7 +83,9 @@ pub fn validate(
         if !host.hooks().contains(&case.hook()) {
             return Err(rejected(format!("case `{}`: the script has no {}", case.name(), case.hook())));
         }
-        case.run(&mut host).map_err(|wrong| rejected(format!("case `{}`: {wrong}", case.name())))?;
+        let place = format!("case `{}`", case.name());
+        let held = case.run(&mut host).map_err(|fault| Rejection::from(fault).in_place(&place))?;
+        held.map_err(|wrong| rejected(format!("{place}: {wrong}")))?;
     }
     let other = Host::start(child, script, limits)?;
     let hooks = host.hooks().clone();

@@ -129,3 +129,103 @@ fn knob_of(knob: Map) -> Result<Knob, Failed> {
     let knob = super::value::to_json(knob.into(), 4).map_err(|fault| fault.message)?;
     serde_json::from_value(knob).map_err(|error| format!("this is no knob: {error}").into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn eval(script: &str) -> Dynamic {
+        let mut engine = Engine::new();
+        register(&mut engine);
+        engine.eval(script).unwrap_or_else(|error| panic!("{error}: {script}"))
+    }
+
+    fn number(script: &str) -> f64 {
+        eval(script).as_float().unwrap_or_else(|kind| panic!("{kind}: {script}"))
+    }
+
+    #[test]
+    fn the_page_names_these_functions_and_no_others() {
+        let section =
+            crate::PAGE.split_once("Functions of the host:").unwrap().1.split("\n## ").next().unwrap();
+        let named = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('(').map(|(name, _)| name));
+        assert_eq!(named.collect::<BTreeSet<_>>(), FUNCTIONS.iter().map(|function| function.name).collect());
+    }
+
+    #[test]
+    fn statistics_are_those_of_numpy() {
+        // Oracle: numpy.quantile, numpy.std(ddof=1), numpy.mean, numpy.median of the same numbers.
+        for (script, value) in [
+            ("mean([2, 4, 4, 4, 5, 5, 7, 9])", 5.0),
+            ("sd([2, 4, 4, 4, 5, 5, 7, 9])", 2.138_089_935_299_395),
+            ("median([3.0, 1, 2])", 2.0),
+            ("median([4, 1, 3, 2])", 2.5),
+            ("quantile([1, 2, 3, 4], 0.25)", 1.75),
+            ("quantile([1, 2, 3, 4], 1)", 4.0),
+            ("quantile([7], 0.3)", 7.0),
+            ("mean([1.0, (), 3.0])", 2.0),
+        ] {
+            assert!((number(script) - value).abs() < 1e-12, "{script}: {}", number(script));
+        }
+        for script in ["mean([])", "median([()])", "sd([1])", "quantile([], 0.5)"] {
+            assert!(eval(script).is_unit(), "{script}");
+        }
+    }
+
+    #[test]
+    fn chance_is_the_same_for_the_same_seed_and_label_and_has_its_moments() {
+        assert_eq!(number("uniform(7, \"a\")"), number("uniform(7, `${\"a\"}`)"));
+        assert_ne!(number("uniform(7, \"a\")"), number("uniform(8, \"a\")"));
+        assert_ne!(number("uniform(7, \"a\")"), number("uniform(7, \"b\")"));
+        let n = 20_000;
+        let moments = |values: Vec<f64>| {
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            (mean, values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64)
+        };
+        // for consecutive seeds, and for consecutive labels: both are how scripts use it
+        for seeds in [true, false] {
+            let label = |i: i64| if seeds { (i, Dynamic::from("x")) } else { (3, Dynamic::from(i)) };
+            let flat: Vec<f64> = (0..n).map(|i| uniform(label(i).0, label(i).1)).collect();
+            assert!(flat.iter().all(|value| (0.0..1.0).contains(value)));
+            let (mean, variance) = moments(flat);
+            assert!((mean - 0.5).abs() < 0.01 && (variance - 1.0 / 12.0).abs() < 0.003, "{mean} {variance}");
+            let (mean, variance) = moments((0..n).map(|i| normal(label(i).0, label(i).1)).collect());
+            assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        }
+    }
+
+    #[test]
+    fn a_step_leads_to_the_next_value_and_not_beyond_the_range() {
+        let knob = |kind: &str, value: &str, at: f64, low: f64, high: f64| {
+            format!(
+                "#{{ name: \"K\", kind: \"{kind}\", value: {value}, at: {at:?}, low: {low:?}, high: {high:?} }}"
+            )
+        };
+        let pow2 = knob("pow2", "64", 0.5, 16.0, 256.0);
+        let int = knob("int", "8", 1.0, 2.0, 8.0);
+        let log = knob("log", "0.02", 0.5, 0.002, 0.2);
+        for (script, value) in [
+            (format!("step({pow2}, 0.01)"), 0.75),
+            (format!("step({pow2}, -9)"), 0.0),
+            (format!("value_at({pow2}, 0.75)"), 128.0),
+            (format!("value_at({pow2}, 0.7)"), 128.0),
+            (format!("value_at({int}, 0.5)"), 5.0),
+            (format!("value_at({log}, 1)"), 0.2),
+            (format!("value_at({log}, 0.25)"), 0.02 / 10f64.sqrt()),
+            (format!("step({log}, 0.2)"), 0.7),
+            (format!("step({log}, 0.001)"), 0.505),
+        ] {
+            assert!((number(&script) - value).abs() < 1e-12, "{script}: {}", number(&script));
+        }
+        let choice = "#{ name: \"K\", kind: \"choice\", value: \"a\", choices: [\"a\", \"b\"] }";
+        for script in
+            [format!("step({int}, 0.2)"), format!("step({choice}, 0.2)"), format!("value_at({choice}, 0.2)")]
+        {
+            assert!(eval(&script).is_unit(), "{script}");
+        }
+    }
+}

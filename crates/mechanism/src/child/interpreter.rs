@@ -24,9 +24,9 @@ const ENTRIES: usize = 50_000;
 /// How deep one expression may be. The parser's own recursion is bounded by it.
 const EXPRESSION_DEPTH: usize = 64;
 
-/// What the language has and a script has not. `sleep` and `eval` can also be reached by their names as texts, so
-/// they are refused when called as well.
-const REMOVED: [&str; 5] = ["eval", "import", "export", "sleep", "exit"];
+/// What the language has and a script has not. They can also be reached by their names as texts, so they are
+/// replaced and not only forbidden.
+const REFUSED: [&str; 2] = ["sleep", "exit"];
 
 /// The function that declares a script's unit cases.
 const CASES: &str = "cases";
@@ -154,11 +154,14 @@ fn engine(limits: &Limits) -> Engine {
     let mut engine = Engine::new_raw();
     StandardPackage::new().register_into_engine(&mut engine);
     functions::register(&mut engine);
-    for symbol in REMOVED {
-        engine.disable_symbol(symbol);
+    for name in REFUSED {
+        let refuse = move || Err::<(), _>(Box::<EvalAltResult>::from(format!("{name} is not there")));
+        engine.register_fn(name, refuse);
+        engine.register_fn(name, move |_: Dynamic| refuse());
+        engine.register_fn(name, move |_: rhai::INT| refuse());
+        engine.register_fn(name, move |_: rhai::FLOAT| refuse());
     }
-    engine.register_fn("sleep", |_: f64| refused("sleep"));
-    engine.register_fn("sleep", |_: i64| refused("sleep"));
+    engine.disable_symbol("eval");
     engine
         .on_print(|_| {})
         .on_debug(|_, _, _| {})
@@ -168,10 +171,6 @@ fn engine(limits: &Limits) -> Engine {
         .set_max_variables(256)
         .set_max_functions(128);
     engine
-}
-
-fn refused(what: &str) -> Result<(), Box<EvalAltResult>> {
-    Err(format!("{what} is not there").into())
 }
 
 /// The script's constants. Variables beside them would be seen by no function.
@@ -191,9 +190,9 @@ fn constants(scope: &Scope) -> Result<Map, Fault> {
 fn publish(engine: &mut Engine, constants: Map) {
     // marked as deprecated only to say that it may change between versions
     #[expect(deprecated)]
-    engine.on_var(move |name, local, _| match local {
-        0 => Ok(constants.get(name).cloned()),
-        _ => Ok(None),
+    engine.on_var(move |name, local, context| match local == 0 && !context.scope().contains(name) {
+        true => Ok(constants.get(name).cloned()),
+        false => Ok(None),
     });
 }
 
