@@ -4,6 +4,7 @@
 //! doing through [`progress::Observer`]. Only [`git`] touches git, only [`journal`] writes the journal, only
 //! [`ledger`] writes `results.tsv`, only [`exec`] starts processes, and [`verdict`] decides without doing.
 
+pub mod ablation;
 pub(crate) mod account;
 pub mod ahead;
 pub mod attempt;

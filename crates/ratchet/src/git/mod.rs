@@ -87,6 +87,14 @@ impl Repo {
         Self::open(root)
     }
 
+    /// Clones the repository's present commit, with its history, into a new folder.
+    pub fn clone_to(&self, folder: &Path) -> Result<()> {
+        let from = self.root.to_str().ok_or_else(|| Error::usage("the path is not UTF-8").at(&self.root))?;
+        Repository::clone(from, folder)
+            .map(drop)
+            .map_err(|error| Error::internal("could not clone the repository").at(folder).because(error))
+    }
+
     /// The commit that the user's checkout stands on.
     pub fn head(&self) -> Result<Oid> {
         match self.repo.head().and_then(|head| head.peel_to_commit()) {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prepare::profile::Profile;
 use ratchet::{
-    ahead,
+    ablation, ahead,
     config::{Level, ProposerKind},
     cuda,
     doctor::forbidden,
@@ -207,6 +207,20 @@ pub(crate) enum Command {
         #[arg(long)]
         now: bool,
     },
+    /// Compare ways to search on equal budgets, with the controls that a claim needs
+    Ablate {
+        #[command(flatten)]
+        plan: AblateArgs,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        /// Repeats at a time; default: one a core on sim, else 1
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        jobs: Option<u64>,
+    },
+    /// One repeat of an ablation, in its folder; `ablate` runs it
+    #[command(name = ablation::COMMAND, hide = true)]
+    AblateRepeat,
     /// Check toolchain, GPU, data and task, with a remedy for each failure
     Doctor {
         /// Print one JSON object
@@ -299,6 +313,54 @@ impl From<StopArgs> for Rules {
             max_usd: args.max_usd,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AblateArgs {
+    /// A level 1, B + 1.5, C + 1.5 + 2, D + 2, R level 1 with C's restarts, T TPE, N D without domain hints;
+    /// default: all on sim, else A,B,C,D,R
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    groups: Vec<ablation::Group>,
+    /// Repeats of each group
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    repeats: usize,
+    /// The budget of a repeat, in trials of the task: a re-run costs as much as a trial
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    trials: u64,
+    /// The simulated task, or that of this folder
+    #[arg(long, value_name = "TASK", default_value = "sim")]
+    task: On,
+    /// Where to write it; default: .ratchet/ablations/NNN
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What landscapes and luck are drawn from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+impl From<AblateArgs> for ablation::Asked {
+    fn from(args: AblateArgs) -> Self {
+        let on = match args.task {
+            On::Sim => ablation::On::Sim,
+            On::Gpt => ablation::On::Gpt,
+        };
+        Self {
+            groups: args.groups,
+            repeats: args.repeats,
+            trials: args.trials,
+            on,
+            out: args.out,
+            seed: args.seed,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum On {
+    /// The simulated task; time by a price list
+    Sim,
+    /// The task of this folder, by the clock
+    Gpt,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Result;
 use clap::{Parser, error::ErrorKind};
 use ratchet::{
-    ahead,
+    ablation, ahead,
     attempt::Tried,
     beginning::New,
     config::{Level, ProposerKind, Task},
@@ -148,6 +148,11 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         }
         Command::Ahead => {
             ahead::work(root, &stop_flag()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Ablate { plan, json, jobs } => ablate(root, &plan.into(), jobs, json),
+        Command::AblateRepeat => {
+            ablation::work(root, stop_flag()?)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Doctor { json } => {
@@ -370,6 +375,17 @@ fn transfer(root: &Path, longer: &Longer, tag: Option<Tag>, json: bool) -> Resul
         .into());
     };
     print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() })
+}
+
+fn ablate(root: &Path, asked: &ablation::Asked, jobs: Option<u64>, json: bool) -> Result<ExitCode> {
+    let screen = Screen::new("");
+    let jobs = jobs.map(|jobs| usize::try_from(jobs).unwrap_or(usize::MAX));
+    let done = ablation::ablate(root, asked, jobs, &stop_flag()?, &mut |line| screen.line(line))?;
+    let Some((folder, report)) = done else {
+        return Err(Error::internal("stopped by a signal; the same command goes on with what is done").into());
+    };
+    let places = format!("\n{}\n{}\n", folder.json().display(), folder.svg().display());
+    print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() + places.as_str() })
 }
 
 fn rerun(root: &Path, trial: u64, asked: Asked) -> Result<ExitCode> {
