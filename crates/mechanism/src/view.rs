@@ -83,7 +83,7 @@ pub struct Trial {
     pub status: String,
     /// How it was decided, as a word: `improved`, `promising`, `worse`, `build_failed`, …
     pub outcome: String,
-    /// By how much it was better than the champion of its time; below 0 when worse, `None` for a crash.
+    /// By how much it was better than what it started from; below 0 when worse, `None` for a crash.
     pub gain: Option<f64>,
     /// Time it took, all its runs.
     pub seconds: f64,
@@ -109,7 +109,7 @@ pub struct Change {
     pub class: String,
     /// The files it changes, relative to the root.
     pub files: Vec<String>,
-    /// The tunables that it moves, against the champion.
+    /// The tunables that it moves, against what it started from.
     pub moves: Vec<Move>,
     /// By how much its proposer expects it to be better; `None` where it does not say.
     pub expected_gain: Option<f64>,

@@ -17,7 +17,7 @@ use crate::{
         write_edits,
     },
     commands::{Place, binaries},
-    config::{Goal, Task},
+    config::Task,
     edit_class::EditClass,
     error::{Doing, Result},
     excursion,
@@ -38,7 +38,7 @@ use crate::{
         library::Library,
         memory::Memory,
         staff::Staff,
-        trace::{self, trace},
+        trace::{self, own_changes, trace},
     },
     secrets::secrets,
     setting::Setting,
@@ -231,9 +231,8 @@ impl Desk<'_> {
     /// for ever.
     fn steered(&self, candidate: &Candidate, staff: &mut Staff) -> Option<NoCandidate> {
         let demand = &candidate.demand;
-        let moved = candidate.proposal.changes.iter().map(|change| &change.name);
-        let frozen =
-            moved.into_iter().find(|name| demand.frozen.contains(name) && !self.carries(candidate, name));
+        let own = self.own_changes(candidate);
+        let frozen = own.iter().map(|change| &change.name).find(|name| demand.frozen.contains(name));
         // the built-in search knows what is frozen, and when there is nothing else left
         let heeds = candidate.proposer == knobs::NAME || demand.hint.is_some();
         if let Some(name) = frozen.filter(|_| !heeds) {
@@ -242,7 +241,16 @@ impl Desk<'_> {
         if staff.is_empty() || demand.hint.is_some() || self.history.search().refused() >= VETOES_IN_A_ROW {
             return None;
         }
-        let change = change(candidate, &staff.tunables, staff.goal);
+        let class = candidate.class.map_or(String::new(), |class| class.to_string());
+        let change = trace::change(
+            &candidate.proposer,
+            &candidate.proposal,
+            &own,
+            class,
+            &candidate.files(),
+            &staff.tunables,
+            staff.goal,
+        );
         let reason = staff.veto(&change)?;
         Some(NoCandidate::Nothing(
             Nothing::Steered,
@@ -250,13 +258,10 @@ impl Desk<'_> {
         ))
     }
 
-    /// Whether a candidate only keeps a tunable where the trial that it builds on has put it.
-    fn carries(&self, candidate: &Candidate, name: &str) -> bool {
-        let from = candidate.carries.or(candidate.excursion).and_then(|trial| self.history.trial(trial));
-        let of = |changes: &[KnobChange]| {
-            changes.iter().find(|change| change.name == name).map(|change| change.to.clone())
-        };
-        from.is_some_and(|from| of(&from.proposal.changes) == of(&candidate.proposal.changes))
+    /// What a candidate moves itself, against what it started from.
+    fn own_changes(&self, candidate: &Candidate) -> Vec<KnobChange> {
+        let start = candidate.carries.or(candidate.excursion).and_then(|trial| self.history.trial(trial));
+        own_changes(&candidate.proposal.changes, start)
     }
 
     /// The mechanisms that this run may call, for a proposal that starts from a proposer's files.
@@ -325,7 +330,15 @@ impl Desk<'_> {
             .map(|(_, proposer, proposal)| {
                 let class = EditClass::Constant.to_string();
                 let files: Vec<String> = proposal.edits.iter().map(|edit| edit.path.clone()).collect();
-                trace::change(proposer, proposal, class, &files, &staff.tunables, staff.goal)
+                trace::change(
+                    proposer,
+                    proposal,
+                    &proposal.changes,
+                    class,
+                    &files,
+                    &staff.tunables,
+                    staff.goal,
+                )
             })
             .collect();
         let order = staff.rank(&changes);
@@ -559,12 +572,6 @@ fn suggested(suggestion: Suggestion, edits: Vec<Edit>, changes: Vec<KnobChange>)
         changes,
         ..Proposal::default()
     }
-}
-
-/// A candidate as mechanisms see it.
-fn change(candidate: &Candidate, tunables: &Tunables, goal: Goal) -> mechanism::Change {
-    let class = candidate.class.map_or(String::new(), |class| class.to_string());
-    trace::change(&candidate.proposer, &candidate.proposal, class, &candidate.files(), tunables, goal)
 }
 
 /// The name of a version of the brief: the first sixteen digits of its SHA-256.

@@ -77,8 +77,12 @@ impl Session {
         }
         let tunables = self.desk().tunables(proposer)?;
         let goal = self.task.metric.goal;
-        let trials: Vec<_> =
-            self.history().trials().iter().map(|record| trial(record, &tunables, goal)).collect();
+        let trials: Vec<_> = self
+            .history()
+            .trials()
+            .iter()
+            .map(|record| trial(self.history(), record, &tunables, goal))
+            .collect();
         let (library, memory) = (Library::of(&self.state), Memory::of(&self.dir));
         for id in live {
             let Ok(script) = library.script(&id) else { continue }; // its first call says so
