@@ -195,3 +195,5 @@ impl Search {
         self.seconds += seconds;
     }
 }
+#[cfg(test)]
+mod wire;
