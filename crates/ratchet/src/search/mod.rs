@@ -24,6 +24,8 @@ pub mod standing;
 pub(crate) mod tend;
 pub(crate) mod trace;
 pub mod voice;
+#[cfg(test)]
+mod wire;
 
 use serde::{Deserialize, Serialize};
 
@@ -195,5 +197,3 @@ impl Search {
         self.seconds += seconds;
     }
 }
-#[cfg(test)]
-mod wire;

@@ -29,6 +29,7 @@ use self::{
 use super::{
     evidence::{Ground, Known},
     folder::fresh,
+    library::SCRIPT,
     voice::{Scribe, Unheard, Voice, reason},
 };
 use crate::{
@@ -58,8 +59,6 @@ const ROLE: &str = include_str!("research/role.md");
 const HINTS: &str = include_str!("research/hints.md");
 /// The end of a session.
 const END_FILE: &str = "session.json";
-/// The mechanism that it has led to.
-const SCRIPT_FILE: &str = "mechanism.rhai";
 
 /// What scripts are written and checked with.
 pub struct Workshop<'a> {
@@ -137,11 +136,6 @@ impl SessionEnd {
                 .hint("delete the file, and the session counts as unfinished")),
         }
     }
-
-    /// Where the script of the mechanism is.
-    pub fn script(folder: &Path) -> PathBuf {
-        folder.join(SCRIPT_FILE)
-    }
 }
 
 /// Looks for a mechanism. `mechanisms`: the folder of all sessions, `.ratchet/mechanisms`.
@@ -213,7 +207,7 @@ fn found(
         Ok(written) => written,
         Err(reason) => return Ok(Outcome::Failed { reason }),
     };
-    write_atomic(&SessionEnd::script(folder), script.as_bytes())?;
+    write_atomic(&folder.join(SCRIPT), script.as_bytes())?;
     Ok(Outcome::Mechanism { name: name(&specification.name), hooks, what: line(&chosen.mechanism, 300) })
 }
 

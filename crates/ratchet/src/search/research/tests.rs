@@ -210,7 +210,7 @@ fn a_script_that_is_refused_each_time_is_never_a_mechanism() {
     let scene = Scene::new();
     let end = run(&scene, &mut writing((0..4).map(|n| fenced(&format!("bad {n}")))));
     assert!(failed(&end).contains("`bad` is not known"));
-    assert!(!SessionEnd::script(&end.folder).exists());
+    assert!(!end.folder.join(SCRIPT).exists());
     assert!(end.folder.join("generate-4.rhai").exists());
 }
 
@@ -312,7 +312,7 @@ fn a_provider_that_is_down_or_a_cap_ends_the_session_and_nothing_is_there() {
             let end = run(&scene, &mut model);
             assert_eq!(failed(&end), error.to_string());
             assert_eq!(end.usage.tokens, 100 * calls as u64);
-            assert!(!SessionEnd::script(&end.folder).exists());
+            assert!(!end.folder.join(SCRIPT).exists());
         }
     }
 }
