@@ -22,7 +22,7 @@ use crate::{
     fault::{Fault, FaultKind, one_line},
     limits::Limits,
     view::{Change, Hook, Knob, Suggestion, Trace, Trial},
-    wire::{Ask, LINE_BYTES, Question, Reply},
+    wire::{Ask, CASES_BYTES, LINE_BYTES, Question, Reply},
 };
 
 /// How to start the child: a program that calls [`crate::serve`] and nothing else.
@@ -176,8 +176,7 @@ impl Host {
         if line.len() as u64 > LINE_BYTES {
             return Err(Fault::new(FaultKind::Size, format!("{} bytes to hand over", line.len())));
         }
-        // a state is the longest answer, and escapes can double it
-        let most = 2 * self.limits.state_bytes + 4096;
+        let most = CASES_BYTES + self.limits.state_bytes;
         let exchanged = process.exchange(&line, Instant::now() + self.limits.wall, most);
         let answered = match exchanged {
             Ok(answer) => serde_json::from_slice(&answer).ok(),

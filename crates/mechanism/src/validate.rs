@@ -115,10 +115,10 @@ impl Replay {
         let mut state = json!({});
         for k in 0..=n {
             let place = format!("replay of {name} after {k} of {n} trials");
-            if let Some(trial) = k.checked_sub(1).map(|last| &whole.trials[last]) {
-                if let Some(after) = self.ask(Question::Record(trial), &state, None, &place)? {
-                    state = after;
-                }
+            if let Some(last) = k.checked_sub(1)
+                && let Some(after) = self.ask(Question::Record(&whole.trials[last]), &state, None, &place)?
+            {
+                state = after;
             }
             if k * PLACES / n.max(1) != (k + 1) * PLACES / n.max(1) || k == n {
                 self.hooks(&so_far(whole, k), &whole.trials[k..], &state, &place)?;

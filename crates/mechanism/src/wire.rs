@@ -14,6 +14,9 @@ use crate::{
 /// The longest line to a child; a trace of a thousand trials is about 600 KB.
 pub(crate) const LINE_BYTES: u64 = 16 << 20;
 
+/// The cases of a script, as JSON: the longest answer.
+pub(crate) const CASES_BYTES: usize = 1 << 20;
+
 /// What the parent writes.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]

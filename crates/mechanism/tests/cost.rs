@@ -61,7 +61,7 @@ fn call(host: &mut Host, hook: Hook, state: &Value, trace: &Trace) -> Result<(),
     match hook {
         Hook::Guide => host.guide(state, trace).map(drop),
         Hook::Veto => host.veto(state, &trial.change, trace).map(drop),
-        Hook::Rank => host.rank(state, &[trial.change.clone()], trace).map(drop),
+        Hook::Rank => host.rank(state, std::slice::from_ref(&trial.change), trace).map(drop),
         Hook::Suggest => host.suggest(state, &trace.knobs, trace).map(drop),
         Hook::Parent => host.parent(state, &[trial.trial], trace).map(drop),
         Hook::Record => host.record(state, trial).map(drop),

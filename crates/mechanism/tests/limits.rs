@@ -64,6 +64,8 @@ fn one_value_that_grows_without_end_is_too_large() {
     ] {
         let fault = fault(&hook(Hook::Guide, body), Hook::Guide);
         assert_eq!(fault.kind, FaultKind::Size, "{fault}\n{body}");
+        let outside = format!("const X = {{ {body} }}; fn guide(trace) {{ }}");
+        assert_eq!(self::fault(&outside, Hook::Guide).kind, FaultKind::Size, "{outside}");
     }
 }
 

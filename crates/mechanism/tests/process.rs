@@ -110,11 +110,11 @@ fn a_line_that_is_no_answer_is_a_fault() {
 
 #[test]
 fn a_child_that_says_nothing_or_does_not_read_is_killed_at_the_wall() {
-    let limits = Limits { wall: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { wall: Duration::from_millis(300), script_bytes: 1 << 20, ..Limits::default() };
     for silent in ["sleep 60", "exec sleep 60", "kill -STOP $$"] {
         let began = Instant::now();
         // more than a pipe holds, so that writing waits as well
-        let fault = Host::start(&shell(silent), &"x".repeat(30_000).repeat(1), &limits).unwrap_err();
+        let fault = Host::start(&shell(silent), &"x".repeat(1 << 20), &limits).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Time, "{fault}");
         assert!(began.elapsed() < Duration::from_secs(2), "{silent}: {:?}", began.elapsed());
     }

@@ -16,6 +16,7 @@ use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     view::Hook,
+    wire::CASES_BYTES,
 };
 
 /// Entries of an array or a map, those inside of it counted, beside what the script is given.
@@ -89,27 +90,28 @@ impl Interpreter {
     }
 
     /// Calls a hook. Everything that it is given is its own copy. Answers what it answers, or for `record` the
-    /// state that it leaves.
+    /// state that it leaves. `bytes`: all that was sent for this call.
     pub(super) fn call(
         &mut self,
         hook: Hook,
         state: Value,
         given: Option<Value>,
         trace: Option<Value>,
+        bytes: usize,
     ) -> Result<Value, Fault> {
         if let Some(trace) = trace {
-            self.trace_bytes = trace.to_string().len();
+            self.trace_bytes = bytes;
             self.trace = to_script(trace);
         }
-        let bytes = self.trace_bytes + given.as_ref().map_or(0, |given| given.to_string().len());
-        self.allow(bytes);
+        allow(&mut self.engine, &self.limits, self.trace_bytes + bytes);
         let mut arguments: Vec<Dynamic> = given.map(to_script).into_iter().collect();
         if hook != Hook::Record {
             arguments.push(self.trace.clone());
         }
         let mut state = to_script(state);
         let answer = self.run(hook.name(), &mut state, arguments)?;
-        self.hand_over(if hook == Hook::Record { state } else { answer })
+        let left = if hook == Hook::Record { state } else { answer };
+        hand_over(left, self.limits.depth, self.limits.state_bytes)
     }
 
     /// The unit cases that the script declares; none where it has no `cases`.
@@ -119,7 +121,7 @@ impl Interpreter {
         }
         let mut nothing = Dynamic::UNIT;
         let cases = self.run(CASES, &mut nothing, Array::new())?;
-        to_json(cases, self.limits.depth)
+        hand_over(cases, self.limits.depth, CASES_BYTES)
     }
 
     fn run(&self, name: &str, state: &mut Dynamic, arguments: Vec<Dynamic>) -> Result<Dynamic, Fault> {
@@ -129,23 +131,24 @@ impl Interpreter {
             .call_fn_with_options::<Dynamic>(options, &mut scope, &self.ast, name, arguments)
             .map_err(|error| fault(*error))
     }
+}
 
-    /// Sets how large values may be. The language counts all that lies inside a value, so what the script is given
-    /// is allowed on top; as JSON it has more bytes than texts or entries.
-    fn allow(&mut self, bytes: usize) {
-        self.engine
-            .set_max_string_size(self.limits.text_bytes + bytes)
-            .set_max_array_size(ENTRIES + bytes)
-            .set_max_map_size(ENTRIES + bytes);
-    }
+/// Sets how large values may be. The language counts all that lies inside a value, so what the script is given is
+/// allowed on top; as JSON it has more bytes than texts or entries.
+fn allow(engine: &mut Engine, limits: &Limits, bytes: usize) {
+    engine
+        .set_max_string_size(limits.text_bytes + bytes)
+        .set_max_array_size(ENTRIES + bytes)
+        .set_max_map_size(ENTRIES + bytes);
+}
 
-    fn hand_over(&self, value: Dynamic) -> Result<Value, Fault> {
-        let value = to_json(value, self.limits.depth)?;
-        let (bytes, most) = (value.to_string().len(), self.limits.state_bytes);
-        if bytes > most {
-            return Err(Fault::new(FaultKind::Size, format!("{bytes} bytes; {most} are allowed")));
-        }
-        Ok(value)
+/// What a script leaves, as JSON of bounded depth and size.
+fn hand_over(value: Dynamic, depth: usize, most: usize) -> Result<Value, Fault> {
+    let value = to_json(value, depth)?;
+    let bytes = value.to_string().len();
+    match bytes <= most {
+        true => Ok(value),
+        false => Err(Fault::new(FaultKind::Size, format!("{bytes} bytes; {most} are allowed"))),
     }
 }
 
@@ -170,6 +173,7 @@ fn engine(limits: &Limits) -> Engine {
         .set_max_expr_depths(EXPRESSION_DEPTH, EXPRESSION_DEPTH)
         .set_max_variables(256)
         .set_max_functions(128);
+    allow(&mut engine, limits, 0);
     engine
 }
 

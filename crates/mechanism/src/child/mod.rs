@@ -49,7 +49,7 @@ fn talk(input: &mut impl BufRead, output: &mut impl Write, before: confine::Befo
             return Ok(());
         }
         let asked: Asked = serde_json::from_str(&line)?;
-        let reply = catch_unwind(AssertUnwindSafe(|| answer(&mut interpreter, asked, &before)))
+        let reply = catch_unwind(AssertUnwindSafe(|| answer(&mut interpreter, asked, line.len(), &before)))
             .unwrap_or_else(|_| Err(Fault::new(FaultKind::Died, "the interpreter failed")));
         let mut text = serde_json::to_vec(&reply.unwrap_or_else(Reply::Fault))?;
         text.push(b'\n');
@@ -61,6 +61,7 @@ fn talk(input: &mut impl BufRead, output: &mut impl Write, before: confine::Befo
 fn answer(
     interpreter: &mut Option<Interpreter>,
     asked: Asked,
+    bytes: usize,
     before: &confine::Before,
 ) -> Result<Reply, Fault> {
     let none = || Fault::new(FaultKind::Died, "no script was started");
@@ -74,7 +75,7 @@ fn answer(
         Asked::Call { hook, state, given, trace } => {
             let interpreter = interpreter.as_mut().ok_or_else(none)?;
             before.limit_time(interpreter.limits());
-            interpreter.call(hook, state, given, trace).map(Reply::Value)
+            interpreter.call(hook, state, given, trace, bytes).map(Reply::Value)
         }
         Asked::Cases => {
             let interpreter = interpreter.as_mut().ok_or_else(none)?;
