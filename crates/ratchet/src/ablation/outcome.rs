@@ -43,6 +43,8 @@ pub struct Outcome {
     pub counts: [usize; 3],
     /// Proposals that came to nothing.
     pub in_vain: u64,
+    /// Seconds between two trials by the clock, mean: proposals, hooks, all that is no trial.
+    pub between_s: f64,
     /// Looks at the settings.
     pub cycles: Counted,
     /// Research sessions.
@@ -58,6 +60,15 @@ pub struct Counted {
     pub done: u64,
     /// Of these, in vain.
     pub failed: u64,
+}
+
+impl std::iter::Sum for Counted {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            done: sum.done + one.done,
+            failed: sum.failed + one.failed,
+        })
+    }
 }
 
 /// A mechanism that a repeat had.
@@ -129,6 +140,7 @@ impl Outcome {
             let within = |record: &&TrialRecord| points.iter().any(|point| point.trial == record.trial);
             history.trials().iter().filter(within).filter(|record| record.status == status).count()
         };
+        let trials_s: f64 = history.trials().iter().map(|record| record.seconds).sum();
         let search = history.search();
         let times = |counted: search::Counted| Counted { done: counted.done, failed: counted.failed };
         let baseline = history.baseline().ok_or_else(|| Error::internal("there is no baseline"))?;
@@ -141,6 +153,7 @@ impl Outcome {
             used,
             counts: [Status::Keep, Status::Discard, Status::Crash].map(counted),
             in_vain: history.attempts().saturating_sub(history.trials().len() as u64),
+            between_s: (history.duty().wall_s - trials_s).max(0.0) / history.trials().len() as f64,
             cycles: times(search.cycles()),
             sessions: times(search.sessions()),
             mechanisms: search.mechanisms().iter().map(Had::from).collect(),

@@ -32,16 +32,18 @@ pub enum Group {
     T,
     /// D without hints of the domain in its prompts.
     N,
-    /// D with a mechanism besides that does nothing.
+    /// Level 1 with the mechanisms that ship, from the beginning, and no sessions.
+    M,
+    /// Level 1 with a mechanism that does nothing.
     P,
-    /// D with a mechanism besides that does harm.
+    /// Level 1 with a mechanism that does harm.
     H,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 9] =
-        [Self::A, Self::B, Self::C, Self::D, Self::R, Self::T, Self::N, Self::P, Self::H];
+    pub const ALL: [Self; 10] =
+        [Self::A, Self::B, Self::C, Self::D, Self::R, Self::T, Self::N, Self::M, Self::P, Self::H];
 
     /// Those that are compared where nobody says which: on `sim`, where a repeat costs seconds, some more.
     fn usual(on: On) -> &'static [Self] {
@@ -61,8 +63,9 @@ impl Group {
             Self::R => "level 1, restarts only",
             Self::T => "TPE over the knobs",
             Self::N => "levels 1 and 2, no domain hints",
-            Self::P => "D, and one that does nothing",
-            Self::H => "D, and one that does harm",
+            Self::M => "level 1, built-in mechanisms",
+            Self::P => "level 1, one that does nothing",
+            Self::H => "level 1, one that does harm",
         }
     }
 }
@@ -77,6 +80,7 @@ impl fmt::Display for Group {
             Self::R => "R",
             Self::T => "T",
             Self::N => "N",
+            Self::M => "M",
             Self::P => "P",
             Self::H => "H",
         })

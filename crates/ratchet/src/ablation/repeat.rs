@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mechanism::BUILTIN;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -127,7 +128,8 @@ fn crew(group: Group) -> Crew {
         Group::A | Group::T => (false, Research::No),
         Group::B => (true, Research::No),
         Group::C => (true, sessions(true)),
-        Group::D | Group::P | Group::H => (false, sessions(true)),
+        Group::D => (false, sessions(true)),
+        Group::M | Group::P | Group::H => (false, Research::Mechanisms),
         Group::R => (false, Research::Restarts),
         Group::N => (false, sessions(false)),
     };
@@ -139,16 +141,21 @@ fn crew(group: Group) -> Crew {
     }
 }
 
-/// Switches on the mechanism that a group has from its beginning.
+/// Switches on the mechanisms that a group has from its beginning.
 fn bring_along(session: &Session, group: Group) -> Result<()> {
+    let library = Library::of(&session.state);
     let script = match group {
         Group::P => include_str!("nothing.rhai"),
         Group::H => include_str!("harm.rhai"),
+        Group::M => {
+            let new = BUILTIN.iter().filter(|_| library.wishes().is_ok_and(|wishes| wishes.is_empty()));
+            let names: Vec<&str> = new.map(|builtin| builtin.name).collect();
+            return names.into_iter().try_for_each(|name| library.wish(name, Wish { on: true, at: now() }));
+        }
         _ => return Ok(()),
     };
-    let library = Library::of(&session.state);
-    if library.wishes()?.contains_key(BROUGHT) {
-        return Ok(());
+    if !library.wishes()?.is_empty() {
+        return Ok(()); // an earlier process did
     }
     let folder = library.path().join(BROUGHT);
     fs::create_dir_all(&folder).doing("create", &folder)?;

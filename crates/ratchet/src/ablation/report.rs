@@ -1,11 +1,12 @@
 //! The result: a table, comparisons, and what they support in words; `ablation.json` holds all of it.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
+use mechanism::Hook;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    outcome::Outcome,
+    outcome::{Counted, Had, Outcome},
     plan::{Group, On, Plan},
     statistics::{Comparison, LEVEL, Mean, compare, smallest},
 };
@@ -59,6 +60,60 @@ pub struct Row {
     pub gain_per_hour: f64,
     /// Gain a US dollar; `None` where nothing was paid or a price is not known.
     pub gain_per_usd: Option<f64>,
+    /// Mean seconds between two trials by the clock.
+    pub between_s: f64,
+    /// Looks at the settings in all repeats.
+    pub cycles: Counted,
+    /// Research sessions in all repeats.
+    pub sessions: Counted,
+    /// What became of mechanisms, in all repeats.
+    pub mechanisms: Fates,
+}
+
+/// What became of mechanisms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fates {
+    /// How many there were.
+    pub came: usize,
+    /// How many stood how at the end of their repeat.
+    pub standing: BTreeMap<String, usize>,
+    /// Of which none of the answers was ever used: nothing is to their credit.
+    pub inactive: usize,
+    /// Calls of each hook.
+    pub calls: BTreeMap<Hook, u64>,
+    /// Those whose answer was used.
+    pub acted: BTreeMap<Hook, u64>,
+}
+
+impl Fates {
+    fn of<'a>(all: impl Iterator<Item = &'a Had>) -> Self {
+        let mut fates = Self::default();
+        for had in all {
+            fates.came += 1;
+            fates.inactive += usize::from(had.is_inactive());
+            *fates.standing.entry(had.standing.as_str().to_owned()).or_default() += 1;
+            had.calls.iter().for_each(|(hook, times)| *fates.calls.entry(*hook).or_default() += times);
+            had.acted.iter().for_each(|(hook, times)| *fates.acted.entry(*hook).or_default() += times);
+        }
+        fates
+    }
+
+    /// One line.
+    fn text(&self) -> String {
+        let standing: Vec<String> = self.standing.iter().map(|(word, n)| format!("{n} {word}")).collect();
+        let hooks: Vec<String> = self
+            .calls
+            .iter()
+            .map(|(hook, calls)| format!("{hook} {calls}/{}", self.acted.get(hook).copied().unwrap_or(0)))
+            .collect();
+        format!(
+            "{} mechanisms ({}; {} inactive), calls/acted: {}",
+            self.came,
+            standing.join(", "),
+            self.inactive,
+            hooks.join(", ")
+        )
+    }
 }
 
 impl Report {
@@ -94,6 +149,10 @@ impl Report {
                 tokens: mean(&|outcome| within(outcome).tokens as f64),
                 gain_per_hour: gain / (trials_s / 3600.0).max(f64::MIN_POSITIVE),
                 gain_per_usd: priced.then(|| gain / usd),
+                between_s: mean(&|outcome| outcome.between_s),
+                cycles: own.iter().map(|outcome| outcome.cycles).sum(),
+                sessions: own.iter().map(|outcome| outcome.sessions).sum(),
+                mechanisms: Fates::of(own.iter().flat_map(|outcome| &outcome.mechanisms)),
             });
             let of = |repeat| own.iter().find(|outcome| outcome.repeat == repeat);
             let truths = plan.on == On::Sim;
@@ -143,6 +202,20 @@ impl Report {
                 row.gain_per_hour,
                 row.gain_per_usd.map_or("-".to_owned(), |gain| format!("{gain:.5}"))
             );
+        }
+        text.push('\n');
+        for row in &self.groups {
+            let Row { group, cycles, sessions, mechanisms, .. } = row;
+            let of = |what, counted: Counted| match counted.done {
+                0 => String::new(),
+                done => format!("{done} {what} ({} failed), ", counted.failed),
+            };
+            let asked = of("cycles", *cycles) + of("sessions", *sessions).as_str();
+            if mechanisms.came > 0 {
+                let _ = writeln!(text, "{group}: {asked}{}", mechanisms.text());
+            } else if !asked.is_empty() {
+                let _ = writeln!(text, "{group}: {}", asked.trim_end_matches(", "));
+            }
         }
         let of = if sim { "without noise" } else { "as measured" };
         let _ =

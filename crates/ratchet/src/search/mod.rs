@@ -60,6 +60,8 @@ pub enum Research {
         /// Whether its prompts name fields to borrow from.
         hints: bool,
     },
+    /// Nothing; but those mechanisms are called that were switched on by hand.
+    Mechanisms,
     /// The restart alone: the control that tells what of a gain is the restart's.
     Restarts,
 }
@@ -67,7 +69,7 @@ pub enum Research {
 impl Research {
     /// Whether mechanisms are called.
     pub fn has_mechanisms(self) -> bool {
-        matches!(self, Self::Sessions { .. })
+        matches!(self, Self::Sessions { .. } | Self::Mechanisms)
     }
 }
 

@@ -40,7 +40,7 @@ impl Session {
         }
         if self.is_restart_due(levels.research) {
             match levels.research {
-                Research::No => {}
+                Research::No | Research::Mechanisms => {}
                 Research::Restarts => self.journal.append(Event::Restarted { at: now() })?,
                 Research::Sessions { hints } => self.hold_session(proposer, hints, observer)?,
             }
