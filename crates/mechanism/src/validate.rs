@@ -17,8 +17,8 @@ use crate::{
     wire::Question,
 };
 
-/// Time for the whole replay: a script that needs longer would hold up every trial.
-const REPLAY: Duration = Duration::from_secs(30);
+/// The whole may take as long as so many calls at their limit: who is slow in each would hold up every trial.
+const SLOW_CALLS: u32 = 15;
 /// In how many places of one trace the hooks are called.
 const PLACES: usize = 12;
 /// Candidates in one `rank`.
@@ -73,6 +73,7 @@ pub fn validate(
     limits: &Limits,
     past: &[Trace],
 ) -> Result<Validated, Rejection> {
+    let clock = Clock { until: Instant::now() + SLOW_CALLS * limits.wall, most: SLOW_CALLS * limits.wall };
     let mut host = Host::start(child, script, limits)?;
     let cases = host.cases().map_err(|fault| Rejection::from(fault).in_place("cases"))?;
     let cases = cases::read(cases).map_err(rejected)?;
@@ -84,12 +85,15 @@ pub fn validate(
             return Err(rejected(format!("case `{}`: the script has no {}", case.name(), case.hook())));
         }
         let place = format!("case `{}`", case.name());
-        let held = case.run(&mut host).map_err(|fault| Rejection::from(fault).in_place(&place))?;
+        let held = clock
+            .check()
+            .and_then(|()| case.run(&mut host))
+            .map_err(|fault| Rejection::from(fault).in_place(&place))?;
         held.map_err(|wrong| rejected(format!("{place}: {wrong}")))?;
     }
     let other = Host::start(child, script, limits)?;
     let hooks = host.hooks().clone();
-    let mut replay = Replay { pair: [host, other], calls: BTreeMap::new(), until: Instant::now() + REPLAY };
+    let mut replay = Replay { pair: [host, other], calls: BTreeMap::new(), clock };
     for (trace, name) in
         [(Trace::default(), "the empty trace".to_owned()), (made_up(), "the made-up trace".into())]
     {
@@ -105,7 +109,24 @@ pub fn validate(
 struct Replay {
     pair: [Host; 2],
     calls: BTreeMap<Hook, u64>,
+    clock: Clock,
+}
+
+/// How long all of it may take.
+struct Clock {
     until: Instant,
+    most: Duration,
+}
+
+impl Clock {
+    fn check(&self) -> Result<(), Fault> {
+        match Instant::now() < self.until {
+            true => Ok(()),
+            false => {
+                Err(Fault::new(FaultKind::Time, format!("cases and replay take longer than {:?}", self.most)))
+            }
+        }
+    }
 }
 
 impl Replay {
@@ -183,18 +204,14 @@ impl Replay {
         if !self.pair[0].hooks().contains(&hook) {
             return Ok(None);
         }
-        if Instant::now() > self.until {
-            let message = format!("the replay takes longer than {REPLAY:?}");
-            return Err(Rejection::from(Fault::new(FaultKind::Time, message).at(hook)).in_place(place));
-        }
+        let fault = |fault: Fault| Rejection::from(fault.at(hook)).in_place(place);
+        self.clock.check().map_err(fault)?;
         let [one, other] = &mut self.pair;
-        let answer = |host: &mut Host| {
-            host.raw(question, state, trace).map_err(|fault| Rejection::from(fault).in_place(place))
-        };
+        let answer = |host: &mut Host| host.raw(question, state, trace).map_err(fault);
         let (one, other) = (answer(one)?, answer(other)?);
         if one != other {
-            let fault = Fault::new(FaultKind::Nondeterministic, format!("answers {one}, and then {other}"));
-            return Err(Rejection::from(fault.at(hook)).in_place(place));
+            let message = format!("answers {one}, and then {other}");
+            return Err(fault(Fault::new(FaultKind::Nondeterministic, message)));
         }
         *self.calls.entry(hook).or_default() += 1;
         Ok(Some(one))

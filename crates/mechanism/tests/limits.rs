@@ -70,6 +70,19 @@ fn one_value_that_grows_without_end_is_too_large() {
 }
 
 #[test]
+fn values_inside_values_without_end_are_stopped() {
+    for body in [
+        "let a = []; loop { a = [a]; }",
+        "let m = #{}; loop { m = #{ m: m }; }",
+        "let f = || 1; loop { let g = f; f = || g; }",
+    ] {
+        let fault = fault(&hook(Hook::Guide, body), Hook::Guide);
+        assert!(fault.kind != FaultKind::Illegal && fault.kind != FaultKind::Type, "{fault}");
+        println!("{fault}");
+    }
+}
+
+#[test]
 fn many_values_each_within_limits_run_out_of_memory_together() {
     let mut body = String::new();
     for n in 0..200 {

@@ -1,5 +1,7 @@
 //! Scripts that are not fit for use, and what their writer is told.
 
+use std::time::{Duration, Instant};
+
 use mechanism::{FaultKind, Limits, Rejection, validate};
 
 use crate::{child, search, shell};
@@ -90,6 +92,17 @@ fn two_answers_to_one_question_are_refused() {
         while echo "{\"value\":\"$$\"}"; read l; do :; done"#;
     let wrong = validate(&shell(twoface), "", &Limits::default(), &[]).unwrap_err();
     assert_eq!(wrong.kind, Some(FaultKind::Nondeterministic), "{wrong}");
+}
+
+#[test]
+fn many_cases_that_are_each_within_their_time_are_not_waited_for() {
+    let slow = "fn guide(trace) { let a = []; a.pad(50_000, 0.5); for n in 0..30 { a.sort(); } \"fine\" }
+        fn cases() { let all = []; for n in 0..5_000 { all.push(#{ name: \"slow\", hook: \"guide\", given: [#{}], acts: true }); } all }";
+    let limits = Limits { wall: Duration::from_millis(250), ..Limits::default() };
+    let began = Instant::now();
+    let wrong = validate(&child(), slow, &limits, &[]).unwrap_err();
+    assert_eq!(wrong.kind, Some(FaultKind::Time), "{wrong}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]
