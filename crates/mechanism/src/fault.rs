@@ -50,23 +50,10 @@ pub enum FaultKind {
     Died,
 }
 
-impl FaultKind {
+impl fmt::Display for FaultKind {
     /// The word that it has in the journal.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Syntax => "syntax",
-            Self::NoHook => "no_hook",
-            Self::Thrown => "thrown",
-            Self::Operations => "operations",
-            Self::Time => "time",
-            Self::Memory => "memory",
-            Self::Depth => "depth",
-            Self::Size => "size",
-            Self::Type => "type",
-            Self::Illegal => "illegal",
-            Self::Nondeterministic => "nondeterministic",
-            Self::Died => "died",
-        }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -83,8 +70,8 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.hook {
-            Some(hook) => write!(f, "{hook}: {}: {}", self.kind.name(), self.message),
-            None => write!(f, "{}: {}", self.kind.name(), self.message),
+            Some(hook) => write!(f, "{hook}: {}: {}", self.kind, self.message),
+            None => write!(f, "{}: {}", self.kind, self.message),
         }
     }
 }
