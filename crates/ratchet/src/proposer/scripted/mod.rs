@@ -4,6 +4,7 @@
 //! has a prior, repeats itself, and heeds advice half of the time, as models have been seen to do. Its dice depend on
 //! its name and on what it is told, so that a night with the same trials is the same night.
 
+mod levels;
 mod prior;
 mod prompt;
 
@@ -12,6 +13,10 @@ use rand::{SeedableRng, rngs::StdRng};
 use sha2::{Digest, Sha256};
 
 use self::prompt::Prompt;
+use crate::search::{
+    cycle::SETTINGS,
+    research::{CRITIQUE, EXPLORE, GENERATE, SPECIFY},
+};
 
 /// Bytes a token, as English and JSON have; only an estimate, so that costs can be compared.
 const BYTES_PER_TOKEN: usize = 4;
@@ -47,7 +52,12 @@ impl Model for Scripted {
         let text = match call.purpose {
             "plan" => prior::plan(&prompt, &mut dice),
             "edit" => prior::edit(&prompt),
-            other => Err(format!("the scripted model plays no role in {other:?}; use roles = \"solo\"")),
+            SETTINGS => levels::settings(&prompt),
+            EXPLORE => levels::explore(&prompt),
+            CRITIQUE => levels::critique(&prompt),
+            SPECIFY => levels::specify(&prompt),
+            GENERATE => levels::generate(&prompt),
+            other => Err(format!("the scripted model plays no role for {other:?}; use roles = \"solo\"")),
         };
         let text = text.map_err(AskError::Rejected)?;
         let told: usize = call.turns.iter().map(|turn| turn.text().len()).sum();

@@ -17,6 +17,12 @@ const PATIENCE: usize = 2;
 /// How far a knob goes that advice names, as a share of its range.
 const ADVISED_STEP: f64 = 0.1;
 
+/// Steps of a knob that is none of its favourites: usually, and where it is asked to explore.
+const NEAR: std::ops::Range<f64> = 0.03..0.12;
+const FAR: std::ops::Range<f64> = 0.1..0.3;
+/// What it never lowers of its own accord.
+const BATCH: [&str; 2] = ["STEP_TOKENS", "MICRO_ROWS"];
+
 /// Something that it likes to try.
 struct Idea {
     /// How often, against the others.
@@ -108,8 +114,13 @@ fn wish(knobs: &[Knob], advice: &Advice, dice: &mut StdRng) -> (&'static str, &'
     if let Some((name, up)) = advice.moves.choose(dice)
         && let Some(axis) = axis(name)
     {
-        let by = if *up { ADVISED_STEP } else { -ADVISED_STEP };
+        // where no direction is said, a batch goes the way that it believes in
+        let up = up.unwrap_or_else(|| BATCH.contains(&name.as_str()) || dice.random());
+        let by = if up { ADVISED_STEP } else { -ADVISED_STEP };
         return ("advised", "As advised.", vec![(axis, by)]);
+    }
+    if advice.explore && dice.random() {
+        return ("other", "Something that was not tried yet.", aside(knobs, advice, dice));
     }
     let possible: Vec<(&Idea, Moves)> = IDEAS
         .iter()
@@ -142,13 +153,13 @@ fn vary(moves: &mut Moves, knobs: &[Knob], advice: &Advice, dice: &mut StdRng) {
     }
 }
 
-/// A small step of any knob but a batch size, which it would not lower of its own accord.
+/// A step of any knob but a batch size.
 fn aside(knobs: &[Knob], advice: &Advice, dice: &mut StdRng) -> Moves {
     let free: Vec<usize> = (0..knobs.len())
         .filter(|axis| !advice.avoid.contains(&knobs[*axis].name))
-        .filter(|axis| !["STEP_TOKENS", "MICRO_ROWS"].contains(&knobs[*axis].name.as_str()))
+        .filter(|axis| !BATCH.contains(&knobs[*axis].name.as_str()))
         .collect();
-    let by = dice.random_range(0.03..0.12);
+    let by = dice.random_range(if advice.explore { FAR } else { NEAR });
     free.choose(dice).map(|axis| (*axis, if dice.random() { by } else { -by })).into_iter().collect()
 }
 

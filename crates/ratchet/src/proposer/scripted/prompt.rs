@@ -4,13 +4,20 @@ use std::collections::BTreeSet;
 
 use ::llm::{Call, Turn};
 
-use crate::proposer::{
-    SourceFile,
-    knobs::{Knob, knobs},
+use crate::{
+    proposer::{
+        SourceFile,
+        knobs::{Knob, knobs},
+    },
+    search::{Strategy, evidence::Evidence},
 };
 
-/// Words that tell to leave something alone, to lower it, or to raise it.
-const AVOID: [&str; 9] = ["avoid", "not ", "n't ", "stop", "frozen", "freeze", "leave", "never", "refused"];
+/// Words that tell to try something, to leave it alone, to lower it, or to raise it; the first that is found decides.
+const TRY: [&str; 3] = ["never moved", "never tried", "untried"];
+const AVOID: [&str; 12] = [
+    "avoid", "not ", "n't ", "stop", "frozen", "freeze", "leave", "never", "refused", "failed", "crashed",
+    "in vain",
+];
 const LOWER: [&str; 5] = ["lower", "smaller", "decrease", "reduce", "halve"];
 const RAISE: [&str; 5] = ["raise", "larger", "increase", "higher", "double"];
 
@@ -22,10 +29,12 @@ pub(super) struct Prompt<'a>(pub(super) &'a Call<'a>);
 pub(super) struct Advice {
     /// Knobs to leave alone.
     pub(super) avoid: BTreeSet<String>,
-    /// Knobs to move, and whether upwards.
-    pub(super) moves: Vec<(String, bool)>,
+    /// Knobs to move, and whether upwards, where that is said.
+    pub(super) moves: Vec<(String, Option<bool>)>,
     /// Categories that were tried too much.
     pub(super) unlike: BTreeSet<String>,
+    /// Whether to go far.
+    pub(super) explore: bool,
 }
 
 impl Prompt<'_> {
@@ -80,19 +89,34 @@ impl Prompt<'_> {
                 let tried = tried.trim_end_matches('.').split(", ");
                 advice.unlike.extend(tried.map(str::to_owned));
             }
+            advice.explore |=
+                sentence.starts_with(Strategy::Explore.advice().split('.').next().unwrap_or_default());
             let any = |of: &[&str]| of.iter().any(|word| words.contains(word));
             let named = |name: &str| {
                 sentence.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
             };
             for Knob { name, .. } in knobs.iter().filter(|knob| named(&knob.name)) {
-                if any(&AVOID) {
-                    advice.avoid.insert(name.clone());
-                } else if any(&LOWER) || any(&RAISE) {
-                    advice.moves.push((name.clone(), !any(&LOWER)));
-                }
+                let up = match () {
+                    () if any(&TRY) => None,
+                    () if any(&AVOID) => {
+                        advice.avoid.insert(name.clone());
+                        continue;
+                    }
+                    () if any(&LOWER) => Some(false),
+                    () if any(&RAISE) => Some(true),
+                    () => continue,
+                };
+                advice.moves.push((name.clone(), up));
             }
         }
+        let avoid = &advice.avoid;
+        advice.moves.retain(|(name, _)| !avoid.contains(name));
         advice
+    }
+
+    /// What it is shown of the search.
+    pub(super) fn evidence(&self) -> Result<Evidence, String> {
+        Evidence::of_call(self.0).ok_or("there is no evidence in the prompt".to_owned())
     }
 
     /// What stands under a heading of the situation.
