@@ -1,5 +1,6 @@
 //! The `ratchet` binary from outside: a toy task, real git, and the contract of `docs/design.md`.
 
+mod ablation;
 mod agents;
 mod api_page;
 mod beginnings;

@@ -23,9 +23,9 @@ use crate::{
 /// What one run of a candidate stands for on `sim`, replicates included: the contest's budget.
 pub(crate) const RUN_S: f64 = 300.0;
 /// What a run stands for that does not fit into memory.
-const CRASH_S: f64 = 30.0;
+pub(crate) const CRASH_S: f64 = 30.0;
 /// Tokens, prompt and answer together, that a model takes a second for: a call of 8,000 takes 16 s.
-const TOKENS_A_SECOND: f64 = 500.0;
+pub(crate) const TOKENS_A_SECOND: f64 = 500.0;
 
 /// What was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

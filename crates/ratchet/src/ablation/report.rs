@@ -4,13 +4,15 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use mechanism::Hook;
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{Beta, ContinuousCDF};
 
 use super::{
+    meter::{CRASH_S, RUN_S, TOKENS_A_SECOND},
     outcome::{Counted, Had, Outcome},
     plan::{Group, On, Plan},
     statistics::{Comparison, LEVEL, Mean, compare, smallest},
 };
-use crate::config::Goal;
+use crate::{config::Goal, search::Standing};
 
 /// The result of an ablation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -160,7 +162,8 @@ impl Report {
         }
         let names: Vec<String> = groups.iter().map(|row| row.group.to_string()).collect();
         let comparisons = compare(&names, &judged);
-        let conclusion = conclude(plan, &groups, &comparisons);
+        let mut conclusion = conclude(plan, &groups, &comparisons);
+        conclusion.extend(conclude_of_mechanisms(&groups));
         Self { plan: plan.clone(), budget_s, groups, comparisons, conclusion, outcomes }
     }
 
@@ -170,9 +173,16 @@ impl Report {
         let metric = &plan.metric.name;
         let hours = budget_s / 3600.0;
         let mut text = format!(
-            "ablation {plan}\neach repeat had {hours:.2} h of trials and proposals, from the same baseline\n\n"
+            "ablation {plan}\neach repeat had {hours:.2} h of trials and proposals, from the same baseline\n"
         );
         let sim = plan.on == On::Sim;
+        if sim {
+            let _ = writeln!(
+                text,
+                "time by price: a run {RUN_S} s, one that crashes {CRASH_S} s, {TOKENS_A_SECOND} tokens a second"
+            );
+        }
+        text.push('\n');
         let truth = if sim { format!("{:>30}", "without noise [95 %]") } else { String::new() };
         let _ = writeln!(
             text,
@@ -282,11 +292,45 @@ fn conclude(plan: &Plan, groups: &[Row], comparisons: &[Comparison]) -> Vec<Stri
         (true, _) => said.push(format!("No difference between groups is credible at n = {n}.")),
         (false, 0) => {}
         (false, _) => said.push(format!(
-            "The other {not} comparisons show no credible difference; that is not evidence of none."
+            "No other of the {} comparisons shows a credible difference, which is no evidence that there is none.",
+            comparisons.len()
         )),
     }
     said.extend(beyond_restarts(groups, comparisons, lower_is_better));
     said
+}
+
+/// What became of the mechanisms that are known to be of no use, and whether what acted can be credited at all.
+fn conclude_of_mechanisms(groups: &[Row]) -> Vec<String> {
+    let mut said = Vec::new();
+    for Row { group, n, mechanisms, .. } in groups {
+        if matches!(group, Group::P | Group::H) {
+            let count = |standing: Standing| mechanisms.standing.get(standing.as_str()).copied().unwrap_or(0);
+            let gone = count(Standing::Retired) + count(Standing::Rejected);
+            let [low, high] = share_interval(gone, *n);
+            said.push(format!(
+                "{group}: of {n} mechanisms that {} {gone} were retired ({:.1} %, 95 % interval {low:.1} to {high:.1}), {} ended adopted.",
+                if *group == Group::P { "do nothing" } else { "do harm" },
+                100.0 * gone as f64 / *n as f64,
+                count(Standing::Adopted),
+            ));
+        } else if mechanisms.came > 0 && mechanisms.came == mechanisms.inactive {
+            said.push(format!(
+                "No mechanism of {group} ever acted: whatever {group} gained is none of theirs."
+            ));
+        }
+    }
+    said
+}
+
+/// The 95 % interval of a share, in percent (Clopper and Pearson 1934).
+fn share_interval(hits: usize, n: usize) -> [f64; 2] {
+    let (k, n) = (hits as f64, n as f64);
+    // the parameters are above 0 by the guards, which is all that it asks
+    let end = |a: f64, b: f64, at: f64| Beta::new(a, b).map_or(f64::NAN, |beta| 100.0 * beta.inverse_cdf(at));
+    let low = if k > 0.0 { end(k, n - k + 1.0, 0.025) } else { 0.0 };
+    let high = if k < n { end(k + 1.0, n - k, 0.975) } else { 100.0 };
+    [low, high]
 }
 
 /// Whether what the mechanisms' groups gain is more than restarts give.
@@ -316,3 +360,6 @@ fn beyond_restarts(groups: &[Row], comparisons: &[Comparison], lower_is_better: 
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;
