@@ -88,9 +88,9 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// Whether a character is none that one sees: control characters, line and paragraph separators, and those that
-/// change the direction of text or join nothing.
+/// Whether a character is none that one sees: control characters, line and paragraph separators, those that change
+/// the direction of text, and the most usual of those without width.
 pub(crate) fn steers(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,6 +1,6 @@
 //! The mechanisms that ship.
 
-use mechanism::{BUILTIN, Change, Host, Knob, Limits, Move, Place, Trace, Trial, validate};
+use mechanism::{BUILTIN, Change, Hook, Host, Knob, Limits, Move, Place, Trace, Trial, validate};
 use serde_json::json;
 
 use crate::child;
@@ -74,6 +74,47 @@ fn the_loop_of_a_proposer_that_raises_one_knob_again_and_again_is_broken() {
             let suggestion = host.suggest(state, &trace.knobs, &trace).unwrap().unwrap();
             let Place::At(at) = suggestion.moves[0].to else { panic!("{suggestion:?}") };
             assert!(suggestion.moves[0].name == "BATCH" && at < 0.5, "{seed}: {suggestion:?}");
+        }
+    }
+}
+
+#[test]
+fn long_names_and_odd_categories_break_none_of_them() {
+    let name = |k: u64| format!("A_VERY_LONG_NAME_OF_A_TUNABLE_OF_SOME_MODULE_OF_THE_MODEL_{k:02}");
+    let knob = |k| Knob { name: name(k), ..stuck().knobs[0].clone() };
+    let moved = |k, up| {
+        let by = if up { 0.1 } else { -0.1 };
+        Move { name: name(k % 20), from: json!(0.02), to: json!(0.02 + by), by }
+    };
+    let trials = (1..=200).map(|trial| Trial {
+        trial: 1000 + trial,
+        status: if trial % 7 == 0 { "crash" } else { "discard" }.into(),
+        gain: (trial % 7 != 0).then_some(-0.01),
+        change: Change {
+            category: "\u{1f980}".repeat(200 - trial as usize % 50),
+            moves: (0..3).map(|m| moved(trial + 7 * m, trial % 3 == 0)).collect(),
+            ..Change::default()
+        },
+        ..Trial::default()
+    });
+    let trace =
+        Trace { trials: trials.collect(), knobs: (0..20).map(knob).collect(), plateau: 200, ..stuck() };
+    for builtin in BUILTIN {
+        let mut state = json!({});
+        let mut host = host(builtin.name);
+        for hook in host.hooks().clone().into_iter().rev() {
+            let done = match hook {
+                Hook::Guide => host.guide(&state, &trace).map(drop),
+                Hook::Veto => host.veto(&state, &trace.trials[9].change, &trace).map(drop),
+                Hook::Suggest => host.suggest(&state, &trace.knobs, &trace).map(drop),
+                Hook::Parent => host.parent(&state, &[1003, 1200], &trace).map(drop),
+                Hook::Record => trace.trials.iter().try_for_each(|trial| {
+                    state = host.record(&state, trial)?;
+                    Ok(())
+                }),
+                Hook::Rank => Ok(()),
+            };
+            done.unwrap_or_else(|fault| panic!("{}: {fault}", builtin.name));
         }
     }
 }

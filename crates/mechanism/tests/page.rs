@@ -79,6 +79,7 @@ fn the_language_is_as_it_says() {
         ("#{ a: 1, b: 2 }.filter(|key, value| value > 1).keys()", "[\"b\"]"),
         ("let n = 2; `${n} of \\n`", "2 of \\n"),
         ("\"Ab\".to_lower() + \"ab\".len() + \"ab\".contains(\"b\")", "ab2true"),
+        ("\"größe\".sub_string(1, 3)", "röß"),
         ("\"a b\".split(\" \")", "[\"a\", \"b\"]"),
         ("type_of(\"x\") + type_of(1) + type_of(1.0)", "stringi64f64"),
         ("switch 3 { 1 => \"a\", _ => \"b\" }", "b"),
