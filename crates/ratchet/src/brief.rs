@@ -10,8 +10,9 @@ use crate::{
     journal::TrialRecord,
     material,
     noise::Noise,
-    proposer::{Brief, Budget, context},
+    proposer::{Brief, Budget, context, knobs::Tunables},
     proposing::program_version,
+    search::Levels,
     show::View,
     state::replace,
     suggest::suggestion,
@@ -49,12 +50,18 @@ impl View {
         let files = material::sources(&self.repo, &self.task, from)?;
         let pages = material::pages(&self.repo, &self.task, champion)?;
         let dir = self.tag.as_ref().map(|tag| self.state.tag(tag));
-        let demand = material::demand(history, &program, &self.task, dir.as_ref(), false)?;
+        let mut demand = material::demand(history, &program, &self.task, dir.as_ref(), false)?;
+        let profile = history.init().and_then(|init| init.profile.as_deref());
+        if Levels::from(self.task.search.levels).settings {
+            let tunables = Tunables::read(&files, profile).unwrap_or_default();
+            let names: Vec<String> = tunables.names().map(str::to_owned).collect();
+            history.search().settings().ask(&mut demand, &names);
+        }
         Ok(act(&Brief {
             program: &program,
             files: &files,
             pages: &pages,
-            profile: history.init().and_then(|init| init.profile.as_deref()),
+            profile,
             metric: &self.task.metric,
             trials: history.trials(),
             before_restart: history.search().restarted(),

@@ -507,10 +507,8 @@ impl Desk<'_> {
             }
         };
         if self.levels.settings {
-            let settings = self.history.search().settings();
-            demand.strategy = settings.strategy;
-            demand.guidance.extend(settings.guidance.clone());
-            demand.frozen = self.frozen(&self.tunables(proposer)?);
+            let names: Vec<String> = self.tunables(proposer)?.names().map(str::to_owned).collect();
+            self.history.search().settings().ask(&mut demand, &names);
         }
         Ok(demand)
     }

@@ -196,6 +196,18 @@ impl View {
         if demand.structural {
             line("asked", "for a structural edit".to_owned());
         }
+        if let Some(strategy) = demand.strategy {
+            line("strategy", strategy.as_str().to_owned());
+        }
+        if !demand.frozen.is_empty() {
+            line("frozen", plain(&demand.frozen.join(", "), 600));
+        }
+        for guidance in &demand.guidance {
+            line("guidance", plain(guidance, 600));
+        }
+        for used in &record.uses {
+            line("mechanism", used.to_string());
+        }
         if let Some(from) = record.excursion {
             line("excursion", format!("from the files of trial {from}"));
         }

@@ -1,6 +1,6 @@
 //! `ratchet status`: where a tag stands.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use crate::{
     journal::{Status, TrialRecord},
     novelty::{Novelty, Tally},
     proposer::Usage,
+    search::{Counted, Search, Settings},
     show::{View, short},
     sigma::KnownNoise,
     state::Tag,
@@ -62,6 +63,8 @@ pub struct StatusReport {
     pub classes: Vec<Share>,
     /// Trials by the kind of change that their proposers named, the most tried first.
     pub categories: Vec<Share>,
+    /// The search itself: what levels 1.5 and 2 have done.
+    pub search: SearchReport,
     /// Hints that no trial has taken up yet.
     pub hints: usize,
     /// Whether a run holds the lock now.
@@ -82,6 +85,76 @@ pub struct StatusReport {
     pid: Option<u32>,
     #[serde(skip)]
     wish: Wish,
+}
+
+/// What the levels above the trials have done.
+#[derive(Debug, Serialize)]
+pub struct SearchReport {
+    /// The settings in force.
+    pub settings: Settings,
+    /// Looks at the settings, and how many of them came to nothing.
+    pub cycles: Counted,
+    /// Research sessions, and how many of them failed.
+    pub sessions: Counted,
+    /// Mechanisms by where they stand.
+    pub mechanisms: BTreeMap<&'static str, Vec<String>>,
+    /// Mechanisms that were called and never had an answer used, or were never called.
+    pub inactive: Vec<String>,
+    /// What cycles and sessions have cost; part of `spent`.
+    pub spent: Usage,
+    /// How long they took, seconds.
+    pub seconds: f64,
+}
+
+impl SearchReport {
+    fn of(search: &Search) -> Self {
+        let mut mechanisms: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+        for known in search.mechanisms().iter() {
+            mechanisms.entry(known.standing.as_str()).or_default().push(known.id.clone());
+        }
+        let inactive = search.mechanisms().iter().filter(|known| known.is_inactive());
+        Self {
+            settings: search.settings().clone(),
+            cycles: search.cycles(),
+            sessions: search.sessions(),
+            mechanisms,
+            inactive: inactive.map(|known| known.id.clone()).collect(),
+            spent: search.spent(),
+            seconds: search.seconds(),
+        }
+    }
+
+    /// Lines for a person; none where nothing was done.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let failed = |counted: Counted| match counted.failed {
+            0 => String::new(),
+            failed => format!(" ({failed} came to nothing)"),
+        };
+        if self.cycles.done + self.sessions.done > 0 {
+            let strategy =
+                self.settings.strategy.map_or(String::new(), |strategy| format!("; {}", strategy.as_str()));
+            let frozen = match self.settings.frozen.len() {
+                0 => String::new(),
+                frozen => format!(", {frozen} knobs frozen"),
+            };
+            let _ = writeln!(
+                text,
+                "search    {} looks at its settings{}, {} sessions{}{strategy}{frozen}",
+                self.cycles.done,
+                failed(self.cycles),
+                self.sessions.done,
+                failed(self.sessions)
+            );
+        }
+        for (standing, ids) in &self.mechanisms {
+            let _ = writeln!(text, "{standing:9} {}", ids.join(", "));
+        }
+        if !self.inactive.is_empty() {
+            let _ = writeln!(text, "inactive  {}: nothing of it was ever used", self.inactive.join(", "));
+        }
+        text
+    }
 }
 
 /// Trials of one kind in a status.
@@ -169,6 +242,7 @@ impl View {
             no_account,
             classes: Share::all(novelty.classes.iter().map(|(class, tally)| (class.to_string(), *tally))),
             categories: Share::all(novelty.categories.iter().cloned()),
+            search: SearchReport::of(history.search()),
             hints: self.pending_hints()?.len(),
             running: pid.is_some(),
             paused: pid.is_some() && history.paused_since().is_some(),
@@ -255,6 +329,7 @@ impl StatusReport {
                 let _ = writeln!(text, "{head:9} {}{more}", words.join(", "));
             }
         }
+        text += &self.search.text();
         if self.hints > 0 {
             let _ = writeln!(text, "hints     {} waiting: `ratchet hint` lists them", self.hints);
         }

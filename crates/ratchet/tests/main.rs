@@ -25,6 +25,7 @@ mod replay;
 mod replicates;
 mod repositories;
 mod run;
+mod search;
 #[path = "../examples/nights/night.rs"]
 mod simulated;
 mod steering;

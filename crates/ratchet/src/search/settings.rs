@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{proposer::context::line, runlog::plain};
+use crate::{
+    proposer::{Demand, context::line},
+    runlog::plain,
+};
 
 /// Knobs that one cycle may freeze.
 pub const MOST_FREEZES: usize = 5;
@@ -156,6 +159,13 @@ impl Settings {
             (next.guidance, next.guidance_until) = (None, 0);
         }
         next
+    }
+
+    /// Asks it of a proposal. `knobs`: those of the files that it starts from.
+    pub(crate) fn ask(&self, demand: &mut Demand, knobs: &[String]) {
+        demand.strategy = self.strategy;
+        demand.frozen = self.frozen_among(knobs).into_iter().collect();
+        demand.guidance.extend(self.guidance.clone());
     }
 
     /// The frozen ones among the knobs there are now, so that [`LEAST_ACTIVE`] stay active also after an edit has

@@ -1,6 +1,6 @@
 //! Where each mechanism stands, and what it has done: what the journal says of them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use mechanism::Hook;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,17 @@ pub struct Use {
     /// Why it is disabled from here on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.id, if self.on { "on" } else { "off" })?;
+        for (hook, calls) in &self.calls {
+            let used = self.acted.get(hook).copied().unwrap_or(0);
+            write!(f, ", {hook} called {calls} and used {used} times")?;
+        }
+        self.fault.as_ref().map_or(Ok(()), |fault| write!(f, ", failed: {fault}"))
+    }
 }
 
 /// A change of a mechanism's standing; stands in the journal.
