@@ -303,7 +303,9 @@ impl Desk<'_> {
     /// proposer's own, so that mechanisms cannot take all of them; so is one that is to take up a hint.
     fn suggested(&self, named: &str, staff: &mut Staff, ask: &Ask) -> Result<Option<Candidate>> {
         let number = self.history.next_trial() + u64::from(ask.running.is_some());
-        if staff.is_empty() || number.is_multiple_of(OWN_EVERY) {
+        let start = self.start_commit(named)?;
+        let elsewhere = start != self.start_commit(MECHANISM)?; // an excursion is the proposer's own
+        if staff.is_empty() || number.is_multiple_of(OWN_EVERY) || elsewhere {
             return Ok(None);
         }
         let program = self.program()?;
@@ -316,11 +318,11 @@ impl Desk<'_> {
             return Ok(None);
         }
         let demand = Demand { frozen: demand.frozen, ..Demand::default() };
+        let files = self.source_files(start)?;
         let mut possible = Vec::new();
         for (id, suggestion) in suggestions {
             let proposer = format!("{MECHANISM}{id}");
-            let files = self.source_files(self.start_commit(&proposer)?)?;
-            // what the host lets pass can be written, unless the files are another start's
+            // what the host lets pass can be written, unless it comes to the same value
             if let Ok((edits, changes)) = staff.tunables.moves(&files, &suggestion.moves) {
                 possible.push((id, proposer, suggested(suggestion, edits, changes)));
             }
@@ -345,7 +347,6 @@ impl Desk<'_> {
         let version = self.keep_program(&program)?;
         for place in order {
             let Some((id, proposer, proposal)) = possible.get(place) else { continue };
-            let start = self.start_commit(proposer)?;
             self.worktree.restore(start, &self.repo.files(start)?)?;
             let wish = Wish {
                 proposer: proposer.clone(),
@@ -360,7 +361,6 @@ impl Desk<'_> {
                 return Ok(Some(candidate));
             }
         }
-        let start = self.start_commit(named)?;
         self.worktree.restore(start, &self.repo.files(start)?)?;
         Ok(None)
     }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::toy::Toy;
 
-/// A person's wish, older than nothing that a run does.
-const NOW: &str = "2100-01-01T00:00:00Z";
+/// Before anything that a run does.
+const LONG_AGO: &str = "2000-01-01T00:00:00Z";
 
 /// A toy that the built-in search works on, with these scripts switched on.
 fn with(scripts: &[(&str, &str)]) -> Toy {
@@ -46,7 +46,7 @@ fn employ(toy: &Toy, scripts: &[(&str, &str)]) {
         let folder = toy.path(&format!(".ratchet/mechanisms/{id}"));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("mechanism.rhai"), script).unwrap();
-        wishes.insert((*id).to_owned(), json!({ "on": true, "at": NOW }));
+        wishes.insert((*id).to_owned(), json!({ "on": true, "at": LONG_AGO }));
     }
     fs::create_dir_all(toy.path(".ratchet/mechanisms")).unwrap();
     fs::write(toy.path(".ratchet/mechanisms/wishes.json"), Value::from(wishes).to_string()).unwrap();
