@@ -189,6 +189,7 @@ impl Desk<'_> {
         if proposer.name() != knobs::NAME {
             demand.guidance.extend(staff.guide());
         }
+        staff.rest();
         let brief = Brief {
             program: &program,
             files: &files,

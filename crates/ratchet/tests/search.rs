@@ -76,13 +76,13 @@ fn whatever_a_mechanism_does_wrong_ends_it_and_the_trials_go_on() {
         ("throws-record", "fn record(trial) { throw \"no\"; }", "no"),
         (
             "throws-rank",
-            "fn suggest(k, t) { #{ name: \"y\", to: 2, why: \"\" } } fn rank(c, t) { [0, 0] }",
+            "fn suggest(k, t) { #{ name: \"y\", to: 2, why: \"w\" } } fn rank(c, t) { [0, 0] }",
             "",
         ),
         ("recurses", "fn f(n) { f(n + 1) } fn veto(change, trace) { f(0) }", ""),
         ("wrong-type", "fn suggest(knobs, trace) { 7 }", ""),
-        ("nan", "fn suggest(knobs, trace) { #{ name: \"x\", at: 0.0 / 0.0, why: \"\" } }", ""),
-        ("protected", "fn suggest(knobs, trace) { #{ name: \"score.sh\", to: 1, why: \"\" } }", "score.sh"),
+        ("nan", "fn suggest(knobs, trace) { #{ name: \"x\", at: 0.0 / 0.0, why: \"w\" } }", ""),
+        ("protected", "fn suggest(knobs, trace) { #{ name: \"score.sh\", to: 1, why: \"w\" } }", "score.sh"),
         ("huge", "fn veto(change, trace) { let s = \"x\"; for i in 0..40 { s += s; } s }", ""),
         ("syntax", "fn suggest(knobs, trace) { let", ""),
         ("empty", "", "hook"),
@@ -194,7 +194,7 @@ fn a_mechanism_refuses_three_in_a_row_at_most() {
 
 #[test]
 fn level_1_calls_nobody() {
-    let toy = with(&[("two", "fn suggest(knobs, trace) { #{ name: \"y\", to: 2, why: \"\" } }")]);
+    let toy = with(&[("two", "fn suggest(knobs, trace) { #{ name: \"y\", to: 2, why: \"w\" } }")]);
     toy.exits(0, &["run", "--trials", "4", "--tag", "t", "--levels", "1"]);
     assert_eq!(mechanism(&toy, "two")["standing"], Value::Null);
     assert!(events(&toy, "mechanism").is_empty() && events(&toy, "cycle").is_empty());
@@ -257,7 +257,7 @@ fn a_damaged_state_is_made_again_from_the_trials() {
 #[test]
 fn a_night_in_parts_is_the_night_in_one_piece() {
     let scripts = [
-        ("two", "fn suggest(knobs, trace) { #{ name: \"y\", at: uniform(trace.seed, \"y\"), why: \"\" } }"),
+        ("two", "fn suggest(knobs, trace) { #{ name: \"y\", at: uniform(trace.seed, \"y\"), why: \"w\" } }"),
         (
             "odd",
             "fn record(trial) { this.n = (this.n ?? 0) + 1; } fn veto(c, t) { if this.n % 2 == 1 { \"odd\" } }",
@@ -280,13 +280,37 @@ fn a_night_in_parts_is_the_night_in_one_piece() {
 fn a_night_with_mechanisms_is_played_back_without_them() {
     let toy = with_agent(&[
         ("no", "fn veto(change, trace) { if trace.trials.len() % 2 == 1 { \"odd\" } }"),
-        ("two", "fn suggest(knobs, trace) { #{ name: \"y\", at: uniform(trace.seed, \"y\"), why: \"\" } }"),
+        ("two", "fn suggest(knobs, trace) { #{ name: \"y\", at: uniform(trace.seed, \"y\"), why: \"w\" } }"),
     ]);
     toy.exits(0, &["run", "--trials", "8", "--tag", "t"]);
     assert!(!events(&toy, "no_proposal").is_empty());
     let night = toy.path("../night.jsonl").display().to_string();
     toy.exits(0, &["record", &night]);
     let ran = toy.exits(0, &["run", "--proposer", "replay", "--night", &night, "--tag", "again"]);
-    assert!(ran.stdout.contains("8 of 8"), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("8 recorded trials, every verdict the same"), "{}{}", ran.stdout, ran.stderr);
     fs::remove_file(night).unwrap();
+}
+
+#[test]
+fn what_is_made_ahead_is_made_with_mechanisms_too() {
+    let toy = with_agent(&[
+        ("guide", "fn guide(trace) { \"be brave\" }"),
+        ("two", "fn suggest(knobs, trace) { #{ name: \"y\", at: uniform(trace.seed, \"y\"), why: \"w\" } }"),
+    ]);
+    let task = toy.read("ratchet.toml").replace("lookahead = false\n", "");
+    toy.write("ratchet.toml", &task);
+    toy.commit("lookahead");
+    toy.exits(0, &["run", "--trials", "9", "--tag", "t"]);
+    let closed = events(&toy, "closed");
+    let ahead = closed.iter().filter(|event| event["ahead"] == true);
+    let used: Vec<&Value> =
+        ahead.flat_map(|event| event["uses"].as_array().unwrap()).filter(|used| used["on"] == true).collect();
+    assert!(used.iter().any(|used| used["acted"]["suggest"] == 1), "{closed:?}");
+    assert!(used.iter().any(|used| used["acted"]["guide"] == 1), "{closed:?}");
+    assert!(used.iter().all(|used| used["fault"].is_null()), "{used:?}");
+    for id in ["guide", "two"] {
+        let entry = mechanism(&toy, id);
+        let (on, off) = (entry["on"].as_u64().unwrap(), entry["off"].as_u64().unwrap());
+        assert!(on.abs_diff(off) <= 2, "{entry}");
+    }
 }

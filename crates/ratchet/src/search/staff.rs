@@ -80,6 +80,11 @@ impl Staff {
         self.members.into_iter().map(|member| member.used).collect()
     }
 
+    /// Ends their processes for now: when an agent is done, whatever runs below the driver is ended.
+    pub(crate) fn rest(&mut self) {
+        self.members.iter_mut().for_each(|member| member.host = None);
+    }
+
     /// What they say to the next proposer.
     pub(crate) fn guide(&mut self) -> Vec<String> {
         let mut texts = Vec::new();
