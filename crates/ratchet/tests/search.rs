@@ -13,7 +13,8 @@ const LONG_AGO: &str = "2000-01-01T00:00:00Z";
 /// A toy that the built-in search works on, with these scripts switched on.
 fn with(scripts: &[(&str, &str)]) -> Toy {
     let toy = Toy::with(|task| task.replace("[accept]", "[search]\nlevels = \"2\"\n[accept]"));
-    toy.write("cand/x.txt", "x = 10 # knob: lin -20..20\ny = 1 # knob: int 0..99\n");
+    toy.write("cand/x.txt", "x = 10 # knob: lin -20..20\n");
+    toy.write("cand/y.txt", "y = 1 # knob: int 0..99\n"); // its own file, so that edits of both merge
     toy.commit("knobs");
     employ(&toy, scripts);
     toy
@@ -305,8 +306,8 @@ fn what_is_made_ahead_is_made_with_mechanisms_too() {
     let ahead = closed.iter().filter(|event| event["ahead"] == true);
     let used: Vec<&Value> =
         ahead.flat_map(|event| event["uses"].as_array().unwrap()).filter(|used| used["on"] == true).collect();
-    assert!(used.iter().any(|used| used["acted"]["suggest"] == 1), "{closed:?}");
-    assert!(used.iter().any(|used| used["acted"]["guide"] == 1), "{closed:?}");
+    assert!(used.iter().any(|used| used["acted"]["suggest"] == 1), "{used:?}");
+    assert!(used.iter().any(|used| used["acted"]["guide"] == 1), "{used:?}");
     assert!(used.iter().all(|used| used["fault"].is_null()), "{used:?}");
     for id in ["guide", "two"] {
         let entry = mechanism(&toy, id);
