@@ -73,7 +73,8 @@ pub fn ablate(
             (plan, Some(state.lock()?)) // one device, one trial at a time
         }
     };
-    let folder = Folder::of(asked.out.as_deref(), &plan, &state)?;
+    let out = asked.out.as_ref().map(|out| root.join(out));
+    let folder = Folder::of(out.as_deref(), &plan, &state)?;
     let lock = File::create(folder.path().join("lock")).doing("create the lock in", folder.path())?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(Error::new(Kind::Locked, "this ablation is under way already").at(folder.path()));

@@ -190,7 +190,7 @@ impl Folder {
     /// done, else the next. Exit code 2 for one that holds something else.
     pub fn of(asked: Option<&Path>, plan: &Plan, state: &State) -> Result<Self> {
         let folder = match asked {
-            Some(folder) => Self(std::path::absolute(folder).doing("find", folder)?),
+            Some(folder) => Self(folder.to_path_buf()),
             None => {
                 let all = state.dir().join("ablations");
                 state.create()?;

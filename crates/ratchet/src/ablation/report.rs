@@ -164,6 +164,7 @@ impl Report {
         let comparisons = compare(&names, &judged);
         let mut conclusion = conclude(plan, &groups, &comparisons);
         conclusion.extend(conclude_of_mechanisms(&groups));
+        conclusion.extend(overhead(plan, &groups));
         Self { plan: plan.clone(), budget_s, groups, comparisons, conclusion, outcomes }
     }
 
@@ -321,6 +322,23 @@ fn conclude_of_mechanisms(groups: &[Row]) -> Vec<String> {
         }
     }
     said
+}
+
+/// What mechanisms take of a trial's time, by the clock; what M's refused candidates took is part of it.
+fn overhead(plan: &Plan, groups: &[Row]) -> Option<String> {
+    let of = |group: Group| groups.iter().find(|row| row.group == group);
+    let (with, without) = (of(Group::M)?, of(Group::A)?);
+    let trial_s = match plan.on {
+        On::Sim => RUN_S,
+        On::Gpt => without.trials_s / without.trials,
+    };
+    let more = with.between_s - without.between_s;
+    Some(format!(
+        "Between two trials M took {:.3} s and A {:.3} s: mechanisms cost {more:.3} s, {:.2} % of a trial of {trial_s:.0} s.",
+        with.between_s,
+        without.between_s,
+        100.0 * more / trial_s
+    ))
 }
 
 /// The 95 % interval of a share, in percent (Clopper and Pearson 1934).

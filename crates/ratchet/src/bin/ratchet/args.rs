@@ -317,8 +317,8 @@ impl From<StopArgs> for Rules {
 
 #[derive(Debug, Args)]
 pub(crate) struct AblateArgs {
-    /// A level 1, B + 1.5, C + 1.5 + 2, D + 2, R level 1 with C's restarts, T TPE, N D without domain hints;
-    /// default: all on sim, else A,B,C,D,R
+    /// A level 1, B + 1.5, C + 1.5 + 2, D + 2, R level 1 with C's restarts, T TPE, N D without domain hints, M level 1
+    /// and the built-in mechanisms, P one that does nothing, H one that does harm; default: A to R, on sim T and N too
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     groups: Vec<ablation::Group>,
     /// Repeats of each group
