@@ -42,10 +42,12 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     let ratchet = binary()?;
+    let best_batch = best_batch(&Landscape::new(args.landscape))?;
     println!(
-        "Two nights of {} trials on a simulated training run, landscape {}. The same script proposes in both, and it \
-         believes in larger batches.\n",
-        args.trials, args.landscape
+        "Two nights of {} trials on a simulated training run. The same script proposes in both, and it believes in \
+         larger batches.\nOn this landscape STEP_TOKENS = {} is better by {:.4} bpb than the start's 524288, and a \
+         larger one is worse.\n",
+        args.trials, best_batch.0, best_batch.1
     );
     let stalled = night(&args, &ratchet, "1")?;
     println!("Level 1: propose, try, keep or reset");
@@ -69,11 +71,26 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// The best batch with all else as at the start, and what it gains.
+fn best_batch(landscape: &Landscape) -> Result<(f64, f64)> {
+    let start = start()?;
+    let gain = |exponent: i32| {
+        let step_tokens = 2f64.powi(exponent);
+        Ok((step_tokens, landscape.truth(&start)? - landscape.truth(&Settings { step_tokens, ..start })?))
+    };
+    let all = (9..=20).map(gain).collect::<Result<Vec<_>>>()?;
+    all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).context("a range of batches")
+}
+
+fn start() -> Result<Settings> {
+    Settings::parse(START).map_err(anyhow::Error::msg)
+}
+
 /// What a night has led to.
 struct Night {
     trials: Vec<TrialRecord>,
-    /// Reasons of proposals that came to nothing, as words.
-    refusals: Vec<String>,
+    /// Proposals that came to nothing: the kind as a word, and why.
+    refusals: Vec<(String, String)>,
     mechanisms: Vec<Entry>,
     /// The champion's.
     settings: Settings,
@@ -97,68 +114,108 @@ fn night(args: &Args, ratchet: &Path, levels: &str) -> Result<Night> {
     let events = fs::read_to_string(&journal)?;
     let events = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let refusals = events.filter(|event| event["event"] == "no_proposal");
-    let champion =
-        run(Command::new("git").current_dir(root).args(["show", &format!("ratchet/{TAG}:settings.toml")]))?;
-    let settings = Settings::parse(&champion).map_err(anyhow::Error::msg)?;
-    let start = Settings::parse(START).map_err(anyhow::Error::msg)?;
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let settings = format!("ratchet/{TAG}:settings.toml");
+    let settings = run(Command::new("git").current_dir(root).args(["show", &settings]))?;
+    let settings = Settings::parse(&settings).map_err(anyhow::Error::msg)?;
     let landscape = Landscape::new(args.landscape);
     Ok(Night {
         trials: history.trials().to_vec(),
-        refusals: refusals.filter_map(|event| Some(event["kind"].as_str()?.to_owned())).collect(),
+        refusals: refusals.map(|event| (word(&event["kind"]), word(&event["reason"]))).collect(),
         mechanisms: View::open(root, None)?.mechanisms()?,
-        gain: landscape.truth(&start)? - landscape.truth(&settings)?,
+        gain: landscape.truth(&start()?)? - landscape.truth(&settings)?,
         settings,
     })
 }
 
 impl Night {
     fn tell(&self) {
-        let raises = |record: &&TrialRecord| {
-            let mut changes =
-                record.proposal.changes.iter().filter(|change| BATCH.contains(&change.name.as_str()));
-            let number = |text: &str| text.parse::<f64>().unwrap_or(0.0);
-            changes.any(|change| number(&change.to) > number(&change.from))
-        };
-        let raised: Vec<&TrialRecord> = self.trials.iter().filter(raises).collect();
-        let count = |status| raised.iter().filter(|record| record.status == status).count();
-        let refused = |kind: &str| self.refusals.iter().filter(|refusal| *refusal == kind).count();
-        println!(
-            "  {} of {} trials raised a batch size: {} kept, {} crashed; {} more proposals had been tried before",
-            raised.len(),
-            self.trials.len(),
-            count(Status::Keep),
-            count(Status::Crash),
-            refused("duplicate")
-        );
-        if refused("steered") > 0 {
-            println!("  {} proposals were refused by the search itself", refused("steered"));
-        }
-        for entry in &self.mechanisms {
-            let counts: Vec<String> = entry
-                .calls
-                .iter()
-                .map(|(hook, calls)| format!("{hook} {calls} ({} used)", entry.acted.get(hook).unwrap_or(&0)))
-                .collect();
-            println!(
-                "  mechanism {}, {}: {}; on in {} trials, off in {}; {}",
-                entry.id,
-                entry.name,
-                counts.join(", "),
-                entry.on,
-                entry.off,
-                entry.standing.map_or("not used", |standing| standing.as_str())
-            );
+        self.tell_repeats();
+        for entry in self.mechanisms.iter().filter(|entry| entry.standing.is_some()) {
+            self.tell_mechanism(entry);
         }
         for record in self.trials.iter().skip(1).filter(|record| record.status == Status::Keep) {
             println!(
-                "  trial {:3}, {}: {} is kept, {:+.4}",
+                "  kept: trial {}, {} by {}, {:+.4}",
                 record.trial,
-                record.proposer,
                 record.proposal.description,
+                record.proposer,
                 record.delta.unwrap_or_default()
             );
         }
-        println!("  STEP_TOKENS, which began at 524288, stands at {}\n", self.settings.step_tokens);
+        let last = self.trials.iter().rposition(|record| record.status == Status::Keep).unwrap_or(0);
+        println!(
+            "  at the end: STEP_TOKENS {}, no keep for {} trials\n",
+            self.settings.step_tokens,
+            self.trials.len() - 1 - last
+        );
+    }
+
+    /// How often a batch was raised, and what was proposed again although it had been tried.
+    fn tell_repeats(&self) {
+        let number = |text: &str| text.parse::<f64>().unwrap_or(0.0);
+        let raises = |record: &&TrialRecord| {
+            let mut changes = record.proposal.changes.iter();
+            changes.any(|c| BATCH.contains(&c.name.as_str()) && number(&c.to) > number(&c.from))
+        };
+        let raised: Vec<&TrialRecord> =
+            self.trials.iter().filter(|record| record.proposer == "llm").filter(raises).collect();
+        let count = |status| raised.iter().filter(|record| record.status == status).count();
+        println!(
+            "  {} of {} trials raised a batch: {} kept, {} out of memory, the others worse",
+            raised.len(),
+            self.trials.len() - 1,
+            count(Status::Keep),
+            count(Status::Crash)
+        );
+        let again = |record: &TrialRecord| {
+            let named = format!("was tried as trial {}:", record.trial);
+            self.refusals.iter().filter(|(_, why)| why.contains(&named)).count()
+        };
+        let duplicates = self.refusals.iter().filter(|(kind, _)| kind == "duplicate").count();
+        let most = self.trials.iter().max_by_key(|record| again(record));
+        if let Some(most) = most.filter(|most| again(most) > 0) {
+            println!(
+                "  {duplicates} proposals had been tried before, {} of them as trial {}: {}",
+                again(most),
+                most.trial,
+                most.proposal.description
+            );
+        }
+    }
+
+    /// When a mechanism came, what it did, and what it refused or suggested.
+    fn tell_mechanism(&self, entry: &Entry) {
+        let counts: Vec<String> = entry
+            .calls
+            .iter()
+            .map(|(hook, calls)| {
+                format!("{hook} {calls} times, {} used", entry.acted.get(hook).unwrap_or(&0))
+            })
+            .collect();
+        println!(
+            "  after trial {} came mechanism {}, {}\n    called: {}; now: {}",
+            self.trials.len() - entry.on - entry.off,
+            entry.id,
+            entry.what,
+            counts.join("; "),
+            entry.standing.map_or("not used", |standing| standing.as_str())
+        );
+        let by = format!("mechanism/{}", entry.id);
+        let suggested: Vec<&str> = self
+            .trials
+            .iter()
+            .filter(|record| record.proposer == by)
+            .map(|record| record.proposal.description.as_str())
+            .collect();
+        if let Some(first) = suggested.first() {
+            println!("    suggested {} trials, the first: {first}", suggested.len());
+        }
+        let refused = |why: &&str| why.contains(&format!("by a mechanism, {}:", entry.id));
+        let refused: Vec<&str> = self.refusals.iter().map(|(_, why)| why.as_str()).filter(refused).collect();
+        if let Some(first) = refused.first() {
+            println!("    refused {} proposals, the first: {first}", refused.len());
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod replicates;
 mod repositories;
 mod run;
 mod search;
+mod sim;
 #[path = "../examples/nights/night.rs"]
 mod simulated;
 mod steering;

@@ -22,9 +22,14 @@ fn code(text: &str) -> Vec<&str> {
 #[test]
 fn every_command_and_flag_in_the_documents_exists() {
     let mut seen = BTreeSet::new();
-    for page in
-        ["README.md", "docs/design.md", "program.md", "CONTRIBUTING.md", "examples/quadratic/README.md"]
-    {
+    for page in [
+        "README.md",
+        "docs/design.md",
+        "program.md",
+        "CONTRIBUTING.md",
+        "examples/quadratic/README.md",
+        "examples/sim/README.md",
+    ] {
         let text = document(page);
         for line in code(&text) {
             let Some((_, call)) = line

@@ -81,3 +81,39 @@ pub fn score(root: &Path, landscape: &Landscape, run_seed: u64) -> Result<String
     let val_bpb = landscape.value(&settings, run_seed).map_err(failed)?;
     Ok(json!({ "val_bpb": val_bpb, "memory_gb": memory_gb }).to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Level, Task};
+
+    #[test]
+    fn a_written_task_is_the_example_for_another_landscape() {
+        let folder = tempfile::tempdir().unwrap();
+        let ratchet = Path::new("/a folder/ratchet \"x\"");
+        Sim { landscape: 7, sigma: 0.002, dice: 5, ratchet }.write(folder.path()).unwrap();
+        let task = Task::read(folder.path()).unwrap();
+        let wanted = ["/a folder/ratchet \"x\"", COMMAND, "--landscape", "7", "--sigma", "0.002"];
+        assert_eq!(task.score.command, wanted);
+        assert_eq!(task.accept.sigma, Some(0.002));
+        assert_eq!(task.proposer.llm.unwrap().model, "stubborn-5");
+        assert_eq!(task.search.levels, Level::One);
+        assert!(Repo::open(folder.path()).unwrap().head().is_ok(), "committed");
+    }
+
+    #[test]
+    fn a_score_is_a_line_and_a_lack_of_memory_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(settings::FILE);
+        fs::write(&path, settings::START).unwrap();
+        let landscape = Landscape::new(1);
+        let line = score(folder.path(), &landscape, 3).unwrap();
+        let figures: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let start = Settings::parse(settings::START).unwrap();
+        assert_eq!(figures["val_bpb"], landscape.value(&start, 3).unwrap());
+        assert_eq!(figures["memory_gb"], landscape.memory_gb(&start).unwrap());
+        fs::write(&path, settings::START.replace("MICRO_ROWS = 64", "MICRO_ROWS = 256")).unwrap();
+        let error = score(folder.path(), &landscape, 3).unwrap_err().to_string();
+        assert!(error.contains("out of memory"), "{error}");
+    }
+}
