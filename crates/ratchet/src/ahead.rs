@@ -60,6 +60,8 @@ pub(crate) struct Running {
     pub(crate) trial: u64,
     pub(crate) proposal: Proposal,
     pub(crate) source: TreeHash,
+    /// The mechanisms that it is a trial of.
+    pub(crate) mechanisms: Vec<String>,
 }
 
 /// What a companion made.
@@ -151,6 +153,7 @@ impl Session {
                 trial,
                 proposal: candidate.proposal.clone(),
                 source: candidate.source.clone(),
+                mechanisms: candidate.uses.iter().map(|used| used.id.clone()).collect(),
             }),
             champion: self.champion(),
             setting: self.setting.handed(),

@@ -160,7 +160,7 @@ impl Desk<'_> {
             return Ok(Proposed { outcome, uses: Vec::new() });
         }
         clear_scratch(&self.scratch)?;
-        let mut staff = self.staff(proposer.name(), ask.running.is_some())?;
+        let mut staff = self.staff(proposer.name(), ask.running.as_ref())?;
         staff.add(&ask.uses);
         let mut outcome = match self.suggested(proposer.name(), &mut staff, ask)? {
             Some(candidate) => Ok(candidate),
@@ -266,14 +266,15 @@ impl Desk<'_> {
     }
 
     /// The mechanisms that this run may call, for a proposal that starts from a proposer's files.
-    fn staff(&self, proposer: &str, running: bool) -> Result<Staff> {
+    fn staff(&self, proposer: &str, running: Option<&Running>) -> Result<Staff> {
         let goal = self.task.metric.goal;
         let mechanisms = self.history.search().mechanisms();
         if !self.levels.research.has_mechanisms() || mechanisms.live().next().is_none() {
             return Ok(Staff::nobody(goal));
         }
         let tunables = self.tunables(proposer)?;
-        let trace = self.trace(&tunables, running);
+        let trace = self.trace(&tunables, running.is_some());
+        let running = running.map_or(&[][..], |running| &running.mechanisms);
         let (library, memory) = (Library::of(self.state), Memory::of(self.dir));
         let told = (trace, tunables, goal);
         Ok(Staff::of(mechanisms.live(), self.tag.as_str(), running, &library, &memory, told))
@@ -281,7 +282,11 @@ impl Desk<'_> {
 
     /// The start of the excursion that is due, as a mechanism chooses it, and what mechanisms did for that. Is asked
     /// before anything else, because the files of the proposal follow from it.
-    pub(crate) fn choose_start(&self, proposer: &str, running: bool) -> Result<(Option<u64>, Vec<Use>)> {
+    pub(crate) fn choose_start(
+        &self,
+        proposer: &str,
+        running: Option<&Running>,
+    ) -> Result<(Option<u64>, Vec<Use>)> {
         let allowed = match proposer == knobs::NAME {
             true => Vec::new(),
             false => excursion::allowed(

@@ -320,7 +320,7 @@ impl Session {
             None => {
                 let uses;
                 self.chosen = None;
-                (self.chosen, uses) = self.desk().choose_start(proposer.name(), false)?;
+                (self.chosen, uses) = self.desk().choose_start(proposer.name(), None)?;
                 let base = self.desk().start_commit(proposer.name())?;
                 if base != self.champion() {
                     self.worktree.restore(base, &self.repo.files(base)?)?;

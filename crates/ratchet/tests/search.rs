@@ -12,7 +12,7 @@ const LONG_AGO: &str = "2000-01-01T00:00:00Z";
 
 /// A toy that the built-in search works on, with these scripts switched on.
 fn with(scripts: &[(&str, &str)]) -> Toy {
-    let toy = Toy::with(|task| task.replace("[accept]", "[search]\nlevels = \"2\"\n[accept]"));
+    let toy = Toy::with(|task| task.replace("[accept]", "[search]\nlevels = \"2\"\ncycle = 1000\n[accept]"));
     toy.write("cand/x.txt", "x = 10 # knob: lin -20..20\n");
     toy.write("cand/y.txt", "y = 1 # knob: int 0..99\n"); // its own file, so that edits of both merge
     toy.commit("knobs");

@@ -56,7 +56,7 @@ pub fn work(root: &Path, stop: &StopFlag) -> Result<()> {
         stop,
     };
     let mut proposer = desk.hire(order.kind)?;
-    let (chosen, uses) = desk.choose_start(proposer.name(), order.running.is_some())?;
+    let (chosen, uses) = desk.choose_start(proposer.name(), order.running.as_ref())?;
     let desk = Desk { chosen, ..desk };
     let start = desk.start_commit(proposer.name())?;
     let (outcome, uses) = draft(&desk, proposer.as_mut(), &order, uses, &folder)?;

@@ -44,17 +44,17 @@ impl Staff {
         Self { members: Vec::new(), trace: Trace::default(), tunables: Tunables::default(), goal }
     }
 
-    /// Those that are live. `running`: a trial is under way, which counts as one more.
+    /// Those that are live. `running`: the mechanisms of a trial that is under way, which counts as one more of theirs.
     pub(crate) fn of<'m>(
         live: impl Iterator<Item = &'m Mechanism>,
         tag: &str,
-        running: bool,
+        running: &[String],
         library: &Library,
         memory: &Memory,
         (trace, tunables, goal): (Trace, Tunables, Goal),
     ) -> Self {
         let member = |known: &Mechanism| {
-            let nth = known.trialled.len() as u64 + u64::from(running);
+            let nth = known.trialled.len() as u64 + u64::from(running.contains(&known.id));
             let on = is_on(tag, &known.id, nth, known.standing == Standing::Adopted);
             let script = match on {
                 true => library.script(&known.id).map_err(|error| error.to_string()),
