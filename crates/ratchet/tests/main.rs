@@ -11,6 +11,7 @@ mod cuda;
 #[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod faults; // by ptrace
 mod ledger;
+mod levels;
 mod llm;
 mod mcp;
 mod night;

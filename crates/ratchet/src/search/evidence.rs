@@ -64,7 +64,7 @@ impl AddAssign<&Trial> for Tally {
         self.tried += 1;
         self.kept += u64::from(trial.status == "keep");
         self.crashed += u64::from(trial.status == "crash");
-        self.best_gain = self.best_gain.into_iter().chain(trial.gain).reduce(f64::max);
+        self.best_gain = self.best_gain.into_iter().chain(trial.gain.map(short)).reduce(f64::max);
     }
 }
 
@@ -173,7 +173,7 @@ impl Evidence {
                 Goal::Minimize => "lower".to_owned(),
                 Goal::Maximize => "higher".to_owned(),
             },
-            sigma: trace.sigma,
+            sigma: trace.sigma.map(short),
             champion: trace.champion,
             plateau: trace.plateau,
             trials,
@@ -231,7 +231,17 @@ impl Evidence {
 
 /// Its words as one line each: scripts and models have written some of them.
 fn told(known: &Known) -> Known {
-    Known { name: line(&known.name, 60), why: line(&known.why, 200), ..known.clone() }
+    Known {
+        name: line(&known.name, 60),
+        why: line(&known.why, 200),
+        effect: known.effect.map(short),
+        ..known.clone()
+    }
+}
+
+/// Four digits: more would be noise, and each is paid for.
+fn short(number: f64) -> f64 {
+    format!("{number:.3e}").parse().unwrap_or(number)
 }
 
 fn of_knob(knob: &Knob, trials: &[Trial]) -> KnobEvidence {
@@ -245,7 +255,7 @@ fn of_knob(knob: &Knob, trials: &[Trial]) -> KnobEvidence {
         name: knob.name.clone(),
         kind: knob.kind.clone(),
         value: knob.value.clone(),
-        at: knob.at,
+        at: short(knob.at),
         low: knob.low,
         high: knob.high,
         choices: knob.choices.clone(),
@@ -261,7 +271,7 @@ fn row(trial: &Trial) -> Row {
         trial: trial.trial,
         status: trial.status.clone(),
         outcome: line(&trial.outcome, 40),
-        gain: trial.gain,
+        gain: trial.gain.map(short),
         what: line(&change.description, 160),
         category: line(&change.category, 40),
         moves: change.moves.iter().map(|m| (m.name.clone(), m.from.clone(), m.to.clone())).collect(),

@@ -150,7 +150,8 @@ pub fn session(
 ) -> Result<SessionEnd> {
     let began = Instant::now();
     let (id, folder) = fresh(mechanisms)?;
-    let told = format!("{ROLE}\n{}{}\n\n", program(ground.program), workshop.page.trim());
+    // the page first: it outlives briefs, and what is the same at the beginning is cached
+    let told = format!("{ROLE}\n{}\n\n{}", workshop.page.trim(), program(ground.program));
     let evidence = voice.evidence(ground, told.len());
     let system = format!("{told}{}", evidence.as_deref().unwrap_or_default());
     let mut scribe = Scribe::new(voice, folder.clone(), system)?;

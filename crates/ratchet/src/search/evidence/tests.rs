@@ -50,6 +50,14 @@ fn what_stands_in_a_prompt_is_read_back_the_same() {
 }
 
 #[test]
+fn numbers_have_the_digits_that_say_something() {
+    let wanted = [0.909_1, -0.023_09, 0.0, 1e-12, 12_350.0];
+    let given = [0.909_090_909, -0.023_085_078, 0.0, 1e-12, 12_345.678];
+    assert_eq!(given.map(short), wanted);
+    assert!(short(f64::NAN).is_nan());
+}
+
+#[test]
 fn no_description_leaves_its_line_or_gives_an_order() {
     let mut scene = Scene::new();
     let evil =
