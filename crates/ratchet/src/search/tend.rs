@@ -1,7 +1,7 @@
 //! What is done about the search between two trials: what a person wishes, what mechanisms remember, who stays, and
 //! whether it is time to look at settings or to hold a session.
 
-use mechanism::{BUILTIN, Limits, PAGE, validate};
+use mechanism::{BUILTIN, Hook, Limits, PAGE, validate};
 
 use super::{
     Change, Levels, Research, Standing,
@@ -204,18 +204,23 @@ impl Session {
     fn known_mechanisms(&self) -> Vec<Known> {
         let library = Library::of(&self.state);
         let search = self.history().search();
-        let known = search.mechanisms().iter().map(|known| Known {
-            id: known.id.clone(),
-            name: known.name.clone(),
-            hooks: known.calls.keys().copied().collect(),
-            standing: known.standing.as_str().to_owned(),
-            why: known.reason.clone(),
-            calls: known.calls.clone(),
-            acted: known.acted.clone(),
-            trials_on: known.trialled.iter().filter(|trial| trial.on).count() as u64,
-            trials_off: known.trialled.iter().filter(|trial| !trial.on).count() as u64,
-            effect: known.effect(),
-            script: library.script(&known.id).unwrap_or_default(),
+        let known = search.mechanisms().iter().map(|known| {
+            let script = library.script(&known.id).unwrap_or_default();
+            // by its text: one that was never called has hooks as well
+            let has = |hook: &Hook| script.contains(&format!("fn {hook}("));
+            Known {
+                id: known.id.clone(),
+                name: known.name.clone(),
+                hooks: Hook::ALL.into_iter().filter(has).collect(),
+                standing: known.standing.as_str().to_owned(),
+                why: known.reason.clone(),
+                calls: known.calls.clone(),
+                acted: known.acted.clone(),
+                trials_on: known.trialled.iter().filter(|trial| trial.on).count() as u64,
+                trials_off: known.trialled.iter().filter(|trial| !trial.on).count() as u64,
+                effect: known.effect(),
+                script,
+            }
         });
         known.collect()
     }
