@@ -57,8 +57,14 @@ impl Desk<'_> {
     /// Has `act` ask about the search itself: the proposer's own model, so that a gain is the search's and not a better
     /// model's; a script where no model is configured.
     pub(crate) fn with_voice<T>(&self, act: impl FnOnce(&mut Voice<'_>) -> T) -> Result<T> {
-        let settings = self.task.proposer.llm.clone().unwrap_or_else(Llm::scripted);
-        let mut model = self.model(&settings)?;
+        let (settings, mut model) = match &self.task.proposer.llm {
+            Some(settings) => (settings.clone(), self.model(settings)?),
+            None => {
+                let script = Llm::scripted();
+                let model = answerer(&script, self.stop)?; // it costs nothing: no part of the account
+                (script, model)
+            }
+        };
         let (max_output_tokens, context_tokens) = (settings.max_output_tokens, settings.context_tokens);
         Ok(act(&mut Voice { model: model.as_mut(), max_output_tokens, context_tokens }))
     }

@@ -114,7 +114,15 @@ impl View {
                 "{:14}  {standing:9}  {trials:>7}  {effect:>10}  {:34}  {}",
                 plain(&entry.id, 14),
                 counts(&entry),
-                plain(&format!("{}: {}", entry.name, entry.what), 100)
+                // a built-in one's first sentence begins with its name
+                plain(
+                    &if entry.name == entry.id {
+                        entry.what
+                    } else {
+                        format!("{}: {}", entry.name, entry.what)
+                    },
+                    100
+                )
             );
         }
         text += "\nRuns with --levels 2 use them: `ratchet mechanisms show|test|enable|disable ID`\n";
