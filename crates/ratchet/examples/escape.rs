@@ -59,15 +59,20 @@ fn main() -> Result<()> {
         "Gain without the noise of runs: {:.4} at level 1, {:.4} at level 2.",
         stalled.gain, escaped.gain
     );
+    let better = escaped.gain > stalled.gain + SIGMA;
+    let suggested =
+        |record: &TrialRecord| record.status == Status::Keep && record.proposer.starts_with("mechanism/");
     println!(
         "{}",
-        match escaped.gain > stalled.gain + SIGMA {
-            true => "Why: what the proposer never tried of its own accord, a mechanism tried.",
-            false =>
-                "Level 2 was no better this time: one night shows what can happen, not how often. \
-                 `ratchet ablate --task sim` measures that.",
+        match better {
+            true if escaped.trials.iter().any(suggested) =>
+                "Why: what the proposer never tried of its own accord, a mechanism tried.",
+            true =>
+                "No suggestion of a mechanism was kept: it is their advice, their refusals, the settings, or luck.",
+            false => "Level 2 was no better this time.",
         }
     );
+    println!("One night shows what can happen, not how often: `ratchet ablate --task sim` measures that.");
     Ok(())
 }
 
@@ -162,7 +167,7 @@ impl Night {
             self.trials.iter().filter(|record| record.proposer == "llm").filter(raises).collect();
         let count = |status| raised.iter().filter(|record| record.status == status).count();
         println!(
-            "  {} of {} trials raised a batch: {} kept, {} out of memory, the others worse",
+            "  {} of {} trials raised a batch: {} kept, {} out of memory, the others no better",
             raised.len(),
             self.trials.len() - 1,
             count(Status::Keep),
@@ -209,12 +214,12 @@ impl Night {
             .map(|record| record.proposal.description.as_str())
             .collect();
         if let Some(first) = suggested.first() {
-            println!("    suggested {} trials, the first: {first}", suggested.len());
+            println!("    suggested {}, the first: {first}", suggested.len());
         }
         let refused = |why: &&str| why.contains(&format!("by a mechanism, {}:", entry.id));
         let refused: Vec<&str> = self.refusals.iter().map(|(_, why)| why.as_str()).filter(refused).collect();
         if let Some(first) = refused.first() {
-            println!("    refused {} proposals, the first: {first}", refused.len());
+            println!("    refused {}, the first: {first}", refused.len());
         }
     }
 }
