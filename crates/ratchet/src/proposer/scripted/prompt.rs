@@ -79,7 +79,8 @@ impl Prompt<'_> {
         section.lines().filter(|line| line.starts_with("- ")).count()
     }
 
-    /// What is asked of this proposal, sentence by sentence.
+    /// What is asked of this proposal, sentence by sentence. A knob that it is told not to move one way it leaves alone
+    /// altogether, whatever else is said of it: it heeds words, and understands little.
     pub(super) fn advice(&self, knobs: &[Knob]) -> Advice {
         let mut advice = Advice::default();
         let asked = self.section("# What is asked of this proposal\n");

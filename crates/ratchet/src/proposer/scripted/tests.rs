@@ -222,9 +222,10 @@ fn its_critic_selects_none_when_all_are_known() {
 
 #[test]
 fn a_trial_that_is_advised_by_a_mechanism_is_understood() {
-    // what tabu, crash-memory and plateau say, as the prompt quotes them
+    // the prompt quotes them
     let guidance = vec![
-        "These failed again and again, so do something else: raise STEP_TOKENS; raise MICRO_ROWS.".to_owned(),
+        "Do not raise STEP_TOKENS: that failed in trials 2, 3.\nDo not move MICRO_ROWS up to 128: that crashed."
+            .to_owned(),
         "No keep for 6 trials: small changes of the same kind will not do.\nNever moved: LOGIT_CAP."
             .to_owned(),
     ];
