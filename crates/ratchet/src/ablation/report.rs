@@ -234,7 +234,7 @@ impl Report {
         for pair in &self.comparisons {
             let name = format!("{} - {}", pair.a, pair.b);
             let difference = shown(&pair.difference);
-            let _ = writeln!(text, "{name:<8}{difference:>30}{:>10.4}{:>12.4}", pair.p, pair.p_adjusted);
+            let _ = writeln!(text, "{name:<8}{difference:>30}{:>10.5}{:>12.5}", pair.p, pair.p_adjusted);
         }
         text.push('\n');
         for sentence in &self.conclusion {
