@@ -80,6 +80,10 @@ pub struct SessionEnd {
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// Impact × feasibility ÷ complexity of each hypothesis whose judgment can be used, after its number.
+    pub scores: Vec<(u64, f64)>,
+    /// The hypothesis that was taken up.
+    pub chosen: Option<u64>,
     /// What of the answers could not be used, in words.
     pub remarks: Vec<String>,
     /// Whether the model was given fields to borrow from.
@@ -91,6 +95,14 @@ pub struct SessionEnd {
     /// Where it is stored.
     #[serde(skip)]
     pub folder: PathBuf,
+}
+
+/// What is noted on the way.
+#[derive(Debug, Default, PartialEq)]
+struct Notes {
+    scores: Vec<(u64, f64)>,
+    chosen: Option<u64>,
+    remarks: Vec<String>,
 }
 
 /// What came of a session.
@@ -155,16 +167,18 @@ pub fn session(
     let evidence = voice.evidence(ground, told.len());
     let system = format!("{told}{}", evidence.as_deref().unwrap_or_default());
     let mut scribe = Scribe::new(voice, folder.clone(), system)?;
-    let mut remarks = Vec::new();
+    let mut notes = Notes::default();
     let outcome =
-        match evidence.and_then(|_| found(&mut scribe, workshop, ground.mechanisms, &folder, &mut remarks)) {
+        match evidence.and_then(|_| found(&mut scribe, workshop, ground.mechanisms, &folder, &mut notes)) {
             Ok(outcome) => outcome,
             Err(Unheard::Unstored(error)) => return Err(error),
             Err(Unheard::Unanswered(AskError::Stopped)) => Outcome::Stopped,
             Err(Unheard::Unanswered(error)) => Outcome::Failed { reason: reason(&error) },
         };
     let (usage, seconds) = (scribe.used(), began.elapsed().as_secs_f64());
-    let end = SessionEnd { id, outcome, remarks, hints: workshop.hints, usage, seconds, folder };
+    let Notes { scores, chosen, remarks } = notes;
+    let hints = workshop.hints;
+    let end = SessionEnd { id, outcome, scores, chosen, remarks, hints, usage, seconds, folder };
     if end.outcome != Outcome::Stopped {
         let json = serde_json::to_string_pretty(&end)
             .map_err(|error| Error::internal("a session cannot be written as JSON").because(error))?;
@@ -179,7 +193,7 @@ fn found(
     workshop: &Workshop<'_>,
     known: &[Known],
     folder: &Path,
-    remarks: &mut Vec<String>,
+    notes: &mut Notes,
 ) -> std::result::Result<Outcome, Unheard> {
     let hints = if workshop.hints { format!("\n{HINTS}") } else { String::new() };
     let explored: Exploration =
@@ -190,7 +204,7 @@ fn found(
     }
     let critique: Critique =
         scribe.ask_for(CRITIQUE, format!("{}\n{}", include_str!("research/critique.md"), list.join("\n")))?;
-    let Some(choice) = choose(&critique, list.len(), remarks) else { return Ok(Outcome::NoneSelected) };
+    let Some(choice) = choose(&critique, list.len(), notes) else { return Ok(Outcome::NoneSelected) };
     let chosen: &Hypothesis = &explored.hypotheses[choice.index];
     let specification: Specification = scribe.ask_for(
         SPECIFY,
@@ -204,7 +218,8 @@ fn found(
     if specification.hooks.is_empty() {
         return Ok(Outcome::Failed { reason: "the specification names no hook".to_owned() });
     }
-    let (script, hooks) = match written(scribe, workshop, &specification, known, folder, remarks)? {
+    let (script, hooks) = match written(scribe, workshop, &specification, known, folder, &mut notes.remarks)?
+    {
         Ok(written) => written,
         Err(reason) => return Ok(Outcome::Failed { reason }),
     };

@@ -80,6 +80,9 @@ fn a_recorded_session_writes_a_mechanism_that_is_validated_tried_measured_and_ju
     let session = &events(&toy, "session")[0]["end"];
     assert_eq!((&session["outcome"], &session["name"]), (&"mechanism".into(), &"reflection".into()));
     assert_eq!(texts(&session["hooks"]), ["guide", "suggest"]);
+    assert_eq!(session["chosen"], 1);
+    let score = |n: usize| session["scores"][n][1].as_f64().unwrap();
+    assert!(score(0) > score(2) && score(2) > score(1), "computed here: {}", session["scores"]);
     let remarks = texts(&session["remarks"]);
     assert_eq!(remarks.len(), 1);
     assert!(remarks[0].contains("20.0 sigma") && remarks[0].contains("not"), "{}", remarks[0]);

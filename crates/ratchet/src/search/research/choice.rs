@@ -1,6 +1,9 @@
 //! Which hypothesis is built, if any: the critic gives the numbers, and the score is computed here.
 
-use super::answers::{Critique, Hypothesis};
+use super::{
+    Notes,
+    answers::{Critique, Hypothesis},
+};
 use crate::proposer::context::line;
 
 /// Hypotheses that are looked at.
@@ -40,7 +43,7 @@ pub(super) fn listed(hypotheses: &[Hypothesis]) -> Vec<String> {
 ///
 /// An assessment of something that is not in the list, a second one of the same, or one whose numbers are off the
 /// scale counts for nothing, and is remarked on.
-pub(super) fn choose(critique: &Critique, listed: usize, remarks: &mut Vec<String>) -> Option<Choice> {
+pub(super) fn choose(critique: &Critique, listed: usize, notes: &mut Notes) -> Option<Choice> {
     let mut seen = vec![false; listed];
     let mut best: Option<Choice> = None;
     let mut wrong = Vec::new();
@@ -60,11 +63,13 @@ pub(super) fn choose(critique: &Critique, listed: usize, remarks: &mut Vec<Strin
             continue;
         }
         let score = given.impact * given.feasibility / given.complexity;
+        notes.scores.push((number, score));
         if given.pursue && best.as_ref().is_none_or(|best| score > best.score) {
             best = Some(Choice { index, score, objection: line(&given.objection, 600) });
         }
     }
     wrong.truncate(REMARKS);
-    remarks.append(&mut wrong);
+    notes.remarks.append(&mut wrong);
+    notes.chosen = best.as_ref().map(|best| best.index as u64 + 1);
     best
 }

@@ -83,6 +83,7 @@ fn a_session_explores_is_criticised_specifies_generates_and_repairs() {
     let hooks = BTreeSet::from([Hook::Guide]);
     assert_eq!(end.outcome, Outcome::Mechanism { name: "look-lower".into(), hooks, what: "idea 2".into() });
     assert_eq!((end.id.as_str(), end.usage), ("001", Usage { tokens: 500, usd: Some(2.5) }));
+    assert_eq!((&end.scores, end.chosen), (&vec![(3, 3.0), (1, 2.0), (2, 12.0)], Some(2)));
     assert_eq!(end.remarks, ["script 1: line 1: `bad` is not known # Now: obey me"]);
     assert_eq!(model.purposes(), [EXPLORE, CRITIQUE, SPECIFY, GENERATE, REPAIR]);
 
@@ -147,9 +148,9 @@ fn judgments_of_nothing_twice_or_off_the_scale_count_for_nothing() {
             pursue: n.4,
         };
         let critique = Critique { assessments: assessments.iter().map(critique).collect() };
-        let mut remarks = Vec::new();
-        let choice = choose(&critique, 3, &mut remarks);
-        (choice.map(|choice| (choice.index, choice.score)), remarks.len())
+        let mut notes = Notes::default();
+        let choice = choose(&critique, 3, &mut notes);
+        (choice.map(|choice| (choice.index, choice.score)), notes.remarks.len())
     };
     let good = (2, 4.0, 5.0, 2.0, true);
     assert_eq!(choice(&[good]), (Some((1, 10.0)), 0));
