@@ -93,6 +93,9 @@ pub(crate) struct Draft {
     pub(crate) round: u32,
 }
 
+/// What was made ahead: a draft, or why there is none, and what mechanisms did.
+pub(crate) type Drafted = std::result::Result<Draft, (NoCandidate, Vec<Use>)>;
+
 /// The folder that a companion works in.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder(PathBuf);
@@ -186,7 +189,7 @@ impl Session {
         &mut self,
         companion: Option<Companion>,
         observer: &mut dyn Observer,
-    ) -> Result<Option<std::result::Result<Draft, (NoCandidate, Vec<Use>)>>> {
+    ) -> Result<Option<Drafted>> {
         let asked = companion.is_some();
         if let Some(mut companion) = companion {
             while !companion.is_done() {

@@ -13,7 +13,7 @@ pub use self::tpe::Tpe;
 pub(crate) use self::tunables::Tunables;
 use self::{
     history::History,
-    search::{Move, Search},
+    search::{Move, Search, Targets},
 };
 use super::{Brief, Edit, KnobChange, Proposal, ProposeError, Proposer, SourceFile};
 use crate::{config::Goal, source::TreeHash};
@@ -59,7 +59,7 @@ impl Proposer for Knobs {
                 brief.files.iter().map(|file| (file.path.as_str(), edited(file, &knobs, to))).collect();
             !history.tried.contains(&TreeHash::of(&files))
         };
-        let next = |fresh: &dyn Fn(&[(usize, String)]) -> bool| {
+        let next = |fresh: &dyn Fn(&Targets) -> bool| {
             let search = Search { knobs: &knobs, history: &history, strategy: brief.demand.strategy, fresh };
             search.next(&mut StdRng::seed_from_u64(brief.seed))
         };

@@ -12,6 +12,7 @@ use super::{
     research::{Outcome, Workshop, session},
     staff::child,
     trace::trial,
+    voice::Voice,
 };
 use crate::{
     error::Result,
@@ -148,17 +149,8 @@ impl Session {
 
     fn hold_cycle(&mut self, proposer: &str, observer: &mut dyn Observer) -> Result<()> {
         observer.tell(Progress::Searching { what: "looks at the settings of the search" });
-        let desk = self.desk();
-        let (program, known) = (desk.program()?, self.known_mechanisms());
-        let trace = desk.trace(&desk.tunables(proposer)?, false);
-        let ground = Ground {
-            program: &program,
-            metric: &self.task.metric,
-            trace: &trace,
-            settings: self.history().search().settings(),
-            mechanisms: &known,
-        };
-        let end = desk.with_voice(|voice| cycle(&ground, voice, &self.dir.path().join("settings")))??;
+        let records = self.dir.path().join("settings");
+        let end = self.asked(proposer, |ground, voice| cycle(ground, voice, &records))?;
         if end.stopped {
             return Ok(());
         }
@@ -172,6 +164,32 @@ impl Session {
 
     fn hold_session(&mut self, proposer: &str, hints: bool, observer: &mut dyn Observer) -> Result<()> {
         observer.tell(Progress::Searching { what: "looks for a new mechanism of the search" });
+        let library = Library::of(&self.state);
+        let end = self.asked(proposer, |ground, voice| {
+            let valid = |script: &str| {
+                let past = std::slice::from_ref(ground.trace);
+                let found = validate(&child(), script, &Limits::default(), past);
+                found.map(|found| found.hooks).map_err(|rejection| rejection.to_string())
+            };
+            let workshop = Workshop { page: PAGE, example: BUILTIN[0].script, validate: &valid, hints };
+            session(ground, voice, &workshop, library.path())
+        })?;
+        let said = match &end.outcome {
+            Outcome::Stopped => return Ok(()),
+            Outcome::NoneSelected => "no new mechanism: none was worth writing".to_owned(),
+            Outcome::Failed { reason } => format!("no new mechanism: {reason}"),
+            Outcome::Mechanism { name, what, .. } => format!("new mechanism {}, {name}: {what}", end.id),
+        };
+        observer.tell(Progress::Note(&said));
+        self.journal.append(Event::Session { at: now(), end: Box::new(end) })
+    }
+
+    /// Has `act` ask about the search as it stands.
+    fn asked<T>(
+        &self,
+        proposer: &str,
+        act: impl FnOnce(&Ground<'_>, &mut Voice<'_>) -> Result<T>,
+    ) -> Result<T> {
         let desk = self.desk();
         let (program, known) = (desk.program()?, self.known_mechanisms());
         let trace = desk.trace(&desk.tunables(proposer)?, false);
@@ -182,22 +200,7 @@ impl Session {
             settings: self.history().search().settings(),
             mechanisms: &known,
         };
-        let past = [trace.clone()];
-        let valid = |script: &str| {
-            let found = validate(&child(), script, &Limits::default(), &past);
-            found.map(|found| found.hooks).map_err(|rejection| rejection.to_string())
-        };
-        let workshop = Workshop { page: PAGE, example: BUILTIN[0].script, validate: &valid, hints };
-        let library = Library::of(&self.state);
-        let end = desk.with_voice(|voice| session(&ground, voice, &workshop, library.path()))??;
-        let said = match &end.outcome {
-            Outcome::Stopped => return Ok(()),
-            Outcome::NoneSelected => "no new mechanism: none was worth writing".to_owned(),
-            Outcome::Failed { reason } => format!("no new mechanism: {reason}"),
-            Outcome::Mechanism { name, what, .. } => format!("new mechanism {}, {name}: {what}", end.id),
-        };
-        observer.tell(Progress::Note(&said));
-        self.journal.append(Event::Session { at: now(), end: Box::new(end) })
+        desk.with_voice(|voice| act(&ground, voice))?
     }
 
     /// What became of the mechanisms so far.
