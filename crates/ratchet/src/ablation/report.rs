@@ -187,7 +187,7 @@ impl Report {
         let truth = if sim { format!("{:>30}", "without noise [95 %]") } else { String::new() };
         let _ = writeln!(
             text,
-            "{:<33}{:>4}{:>30}{truth}{:>8}{:>7}{:>9}{:>9}{:>12}{:>10}",
+            "{:<33}{:>4} {:>32}{truth}{:>8}{:>7}{:>9}{:>9}{:>12}{:>10}",
             "group",
             "n",
             format!("change of {metric} [95 %]"),
@@ -202,7 +202,7 @@ impl Report {
             let truth = row.true_delta.map_or(String::new(), |mean| format!("{:>30}", shown(&mean)));
             let _ = writeln!(
                 text,
-                "{:<33}{:>4}{:>30}{truth}{:>8.1}{:>7.1}{:>9.1}{:>9.1}{:>12.5}{:>10}",
+                "{:<33}{:>4} {:>32}{truth}{:>8.1}{:>7.1}{:>9.1}{:>9.1}{:>12.5}{:>10}",
                 format!("{} {}", row.group, row.says),
                 row.n,
                 shown(&row.delta),
@@ -269,8 +269,8 @@ fn conclude(plan: &Plan, groups: &[Row], comparisons: &[Comparison]) -> Vec<Stri
     if least > LEVEL {
         let enough = (n..).find(|n| smallest(*n, comparisons.len()) <= LEVEL).unwrap_or(n);
         return vec![format!(
-            "n = {n} is too small for any claim: with {} comparisons the smallest p that it can give is {least:.2}. It takes {enough} repeats.",
-            comparisons.len()
+            "n = {n} is too small for any claim: the smallest p that it can give, over {}, is {least:.2}. It takes {enough} repeats.",
+            counted(comparisons.len())
         )];
     }
     let credible: Vec<&Comparison> = comparisons.iter().filter(|pair| pair.p_adjusted <= LEVEL).collect();
@@ -293,7 +293,7 @@ fn conclude(plan: &Plan, groups: &[Row], comparisons: &[Comparison]) -> Vec<Stri
         (true, _) => said.push(format!("No difference between groups is credible at n = {n}.")),
         (false, 0) => {}
         (false, _) => said.push(format!(
-            "No other of the {} comparisons shows a credible difference, which is no evidence that there is none.",
+            "No other pair of {} shows a credible difference, which is no evidence that there is none.",
             comparisons.len()
         )),
     }
@@ -349,6 +349,10 @@ fn share_interval(hits: usize, n: usize) -> [f64; 2] {
     let low = if k > 0.0 { end(k, n - k + 1.0, 0.025) } else { 0.0 };
     let high = if k < n { end(k + 1.0, n - k, 0.975) } else { 100.0 };
     [low, high]
+}
+
+fn counted(comparisons: usize) -> String {
+    format!("{comparisons} comparison{}", if comparisons == 1 { "" } else { "s" })
 }
 
 /// Whether what the mechanisms' groups gain is more than restarts give.
