@@ -197,7 +197,7 @@ fn whole_numbers_and_others_keep_their_kind() {
     );
     let mut expected = state.clone();
     expected["kinds"] = json!("i64f64");
-    assert_eq!(kept.unwrap().to_string(), expected.to_string());
+    assert_eq!(kept.unwrap(), expected, "to JSON 3 and 3.0 are two values");
 }
 
 #[test]
