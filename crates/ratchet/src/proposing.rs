@@ -48,8 +48,9 @@ use crate::{
 
 /// What a suggestion's proposer is called: this, and the mechanism.
 pub(crate) const MECHANISM: &str = "mechanism/";
-/// Candidates that mechanisms may refuse in a row: what they are against may be all that a proposer knows.
-const VETOES_IN_A_ROW: u32 = 3;
+/// Proposals in vain after which the next one is made as at level 1: what guides a proposer, or refuses what it makes,
+/// may leave it nothing to propose.
+const IN_VAIN: usize = 3;
 /// Of so many trials one is never a mechanism's suggestion.
 const OWN_EVERY: u64 = 4;
 
@@ -239,7 +240,7 @@ impl Desk<'_> {
         if let Some(name) = frozen.filter(|_| !heeds) {
             return Some(Refusal::Frozen(name.clone()).into());
         }
-        if staff.is_empty() || demand.hint.is_some() || self.history.search().refused() >= VETOES_IN_A_ROW {
+        if staff.is_empty() || demand.hint.is_some() {
             return None;
         }
         let class = candidate.class.map_or(String::new(), |class| class.to_string());
@@ -275,9 +276,10 @@ impl Desk<'_> {
         let tunables = self.tunables(proposer)?;
         let trace = self.trace(&tunables, running.is_some());
         let running = running.map_or(&[][..], |running| &running.mechanisms);
+        let silent = self.is_left_alone();
         let (library, memory) = (Library::of(self.state), Memory::of(self.dir));
         let told = (trace, tunables, goal);
-        Ok(Staff::of(mechanisms.live(), self.tag.as_str(), running, &library, &memory, told))
+        Ok(Staff::of(mechanisms.live(), self.tag.as_str(), running, silent, &library, &memory, told))
     }
 
     /// The start of the excursion that is due, as a mechanism chooses it, and what mechanisms did for that. Is asked
@@ -373,6 +375,11 @@ impl Desk<'_> {
 
     fn seed(&self, running: bool) -> u64 {
         proposal_seed(self.tag.as_str(), self.history.attempts() + u64::from(running))
+    }
+
+    /// Whether the next proposal is to be made as at level 1.
+    fn is_left_alone(&self) -> bool {
+        self.history.in_vain().len() >= IN_VAIN
     }
 
     /// The tunables of the files that a proposer starts from.
@@ -512,7 +519,7 @@ impl Desk<'_> {
                 material::demand(self.history, program, self.task, Some(self.dir), ask.running.is_some())?
             }
         };
-        if self.levels.settings {
+        if self.levels.settings && !self.is_left_alone() {
             let names: Vec<String> = self.tunables(proposer)?.names().map(str::to_owned).collect();
             self.history.search().settings().ask(&mut demand, &names);
         }

@@ -225,6 +225,7 @@ impl Session {
             let vain = match turn {
                 Turn::Stopped => return Ok(SIGNALLED.to_owned()),
                 Turn::Trial(record) => {
+                    tell_faults(&record.uses, observer);
                     shift.watch.count_trial(record.status == Status::Keep, record.status == Status::Crash);
                     if !stands_in {
                         shift.patience.trial();
@@ -441,6 +442,7 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         take_scratch(said, &self.dir.attempt(self.history().attempts()))?;
+        tell_faults(&uses, observer);
         observer.tell(Progress::NoProposal { reason });
         let (proposer, reason) = (proposer.to_owned(), reason.to_owned());
         self.journal.append(Event::NoProposal { proposer, reason, kind, uses })
@@ -459,6 +461,15 @@ enum Repaired {
     Yes,
     No,
     Stopped,
+}
+
+/// Says which mechanisms have failed.
+fn tell_faults(uses: &[Use], observer: &mut dyn Observer) {
+    for used in uses {
+        if let Some(fault) = &used.fault {
+            observer.tell(Progress::Note(&format!("mechanism {} failed and is off: {fault}", used.id)));
+        }
+    }
 }
 
 /// This moment, as the journal has it.

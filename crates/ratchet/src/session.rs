@@ -71,6 +71,8 @@ pub struct Session {
     pub(crate) levels: Levels,
     /// Where a mechanism wants the next proposal's excursion to start.
     pub(crate) chosen: Option<u64>,
+    /// What was last said of wishes that cannot be read.
+    pub(crate) noted: Option<String>,
     pub(crate) watcher: Watcher,
     champion: Oid,
     champion_files: Files,
@@ -213,6 +215,7 @@ impl Session {
             night,
             levels: Levels::default(),
             chosen: None,
+            noted: None,
             watcher: Watcher::default(),
             champion,
             champion_files,

@@ -251,8 +251,70 @@ fn a_damaged_state_is_made_again_from_the_trials() {
         assert_eq!(mechanism(&copy, "sums")["standing"], "canary", "{damage}");
         assert_eq!(mechanism(&copy, "sums")["calls"]["record"], 3, "{damage}");
     }
-    fs::write(toy.path(".ratchet/mechanisms/wishes.json"), "{").unwrap();
-    toy.exits(2, &["run", "--trials", "1"]).says(&["wishes.json", "remove it"]);
+}
+
+#[test]
+fn wishes_that_cannot_be_read_change_nothing_and_stop_nobody() {
+    let toy = with(&[("silent", "fn veto(change, trace) { () }")]);
+    toy.exits(0, &["run", "--trials", "2", "--tag", "t"]);
+    for damage in ["{", "[1,2]", "{\"x\":true}", ""] {
+        toy.write(".ratchet/mechanisms/wishes.json", damage);
+        let ran = toy.exits(0, &["run", "--trials", "2"]);
+        assert_eq!(ran.stderr.matches("nothing is switched on or off by hand").count(), 1, "{}", ran.stderr);
+        toy.exits(2, &["mechanisms"]).says(&["wishes.json", "remove it"]);
+    }
+    assert_eq!(toy.rows().len(), 10);
+    // an id that is none reaches nobody
+    toy.write(".ratchet/mechanisms/wishes.json", "{\"e\\u001b[31mvil\":{\"on\":true,\"at\":\"2100\"}}");
+    let ran = toy.exits(0, &["run", "--trials", "1"]);
+    assert!(!ran.stderr.contains("vil"), "{}", ran.stderr);
+    assert_eq!(mechanism(&toy, "silent")["standing"], "canary");
+}
+
+#[test]
+fn what_was_never_called_is_never_adopted_whatever_its_trials_were_like() {
+    // so many that chance alone would favour some
+    let scripts: Vec<(String, &str)> = (0..16).map(|n| (format!("z{n}"), "fn parent(a, t) { () }")).collect();
+    let scripts: Vec<(&str, &str)> = scripts.iter().map(|(id, script)| (id.as_str(), *script)).collect();
+    let toy = with(&scripts);
+    toy.exits(0, &["run", "--trials", "70", "--tag", "t"]);
+    for (id, _) in scripts {
+        let entry = mechanism(&toy, id);
+        assert_eq!((&entry["standing"], &entry["effect"]), (&json!("retired"), &Value::Null), "{entry}");
+        assert!(entry["reason"].as_str().unwrap().starts_with("inactive"), "{entry}");
+    }
+}
+
+#[test]
+fn guidance_that_leaves_a_proposer_nothing_is_left_out_after_three_proposals_in_vain() {
+    let toy = with_agent(&[("idle", "fn guide(trace) { \"DO NOTHING\" }")]);
+    let root = toy.root().display().to_string();
+    let agent = toy
+        .read("agent.sh")
+        .replace(&format!("cat >> '{root}/prompts.txt'"), "if grep -q 'DO NOTHING'; then exit 0; fi");
+    toy.write("agent.sh", &agent);
+    toy.commit("an obedient agent");
+    toy.exits(0, &["run", "--trials", "6", "--tag", "t"]);
+    assert_eq!(toy.rows().len(), 6, "the night goes on");
+    let on = events(&toy, "closed").iter().filter(|event| event["uses"][0]["on"] == true).count();
+    assert!(on > 0);
+    assert_eq!(events(&toy, "no_proposal").len(), 3 * on);
+}
+
+#[test]
+fn a_script_that_is_changed_while_it_is_in_use_is_off_until_it_is_switched_on_again() {
+    let toy = with(&[("own", "fn veto(c, t) { () }")]);
+    toy.exits(0, &["run", "--trials", "3", "--tag", "t"]);
+    let script = "fn veto(c, t) { () } fn cases() { [#{ name: \"a\", hook: \"veto\", given: [#{}, #{}], acts: false }] }";
+    toy.write(".ratchet/mechanisms/own/mechanism.rhai", script);
+    let ran = toy.exits(0, &["run", "--trials", "1"]);
+    assert!(ran.stderr.contains("its script was changed"), "{}", ran.stderr);
+    assert_eq!(mechanism(&toy, "own")["standing"], "faulted");
+    toy.exits(0, &["mechanisms", "enable", "own"]);
+    toy.exits(0, &["run", "--trials", "1"]);
+    let entry = mechanism(&toy, "own");
+    assert_eq!(entry["standing"], "canary", "{entry}");
+    assert_eq!(entry["on"].as_u64().unwrap() + entry["off"].as_u64().unwrap(), 1, "it begins anew");
 }
 
 #[test]

@@ -111,6 +111,7 @@ fn status_has_exactly_these_keys_and_null_for_what_is_not_there() {
         "paused",
         "profile",
         "running",
+        "search",
         "spent",
         "tag",
         "task",

@@ -54,6 +54,10 @@ pub struct Trialled {
 pub struct Evidence {
     /// Whole blocks that were looked at.
     pub blocks: usize,
+    /// Trials that gained with it, and all with it.
+    pub gained_on: [usize; 2],
+    /// The same without it.
+    pub gained_off: [usize; 2],
     /// Gain per minute of the trials with it.
     pub on: f64,
     /// The same without it.
@@ -64,8 +68,12 @@ pub struct Evidence {
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { blocks, on, off, p } = self;
-        write!(f, "gain per minute {on:.2e} on, {off:.2e} off, p = {p:.3}, {blocks} blocks")
+        let Self { blocks, gained_on: [a, of_a], gained_off: [b, of_b], on, off, p } = self;
+        write!(
+            f,
+            "{a} of {of_a} trials gained with it and {b} of {of_b} without, {on:.2e} and {off:.2e} a minute, p = {p:.3}, \
+             {blocks} blocks"
+        )
     }
 }
 
@@ -96,7 +104,7 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Harm => "less is gained with it than without",
+            Self::Harm => "fewer trials gain with it than without",
             Self::Hopeless => "nothing speaks for it so far",
             Self::NotCredible => "no credible gain",
             Self::NoLonger => "the gain it was adopted for did not last",
@@ -231,7 +239,19 @@ fn weigh(outcomes: &[Trialled]) -> (Evidence, f64) {
     }
     let at = (observed - least) as usize;
     let (p, harm) = (chances[at..].iter().sum(), chances[..=at].iter().sum());
-    (Evidence { blocks: outcomes.len() / BLOCK, on: rate(true), off: rate(false), p }, harm)
+    let gained = |on: bool| {
+        let of = || outcomes.iter().filter(move |outcome| outcome.on == on);
+        [of().filter(|outcome| outcome.gain > 0.0).count(), of().count()]
+    };
+    let evidence = Evidence {
+        blocks: outcomes.len() / BLOCK,
+        gained_on: gained(true),
+        gained_off: gained(false),
+        on: rate(true),
+        off: rate(false),
+        p,
+    };
+    (evidence, harm)
 }
 
 /// What each trial counts: whether it gained, less what its minutes would have gained at the mean rate. The sum over

@@ -54,6 +54,22 @@ pub struct CycleEnd {
     pub folder: PathBuf,
 }
 
+impl CycleEnd {
+    /// One that changes nothing, and is stored nowhere.
+    pub(crate) fn failed(before: &Settings, why: String) -> Self {
+        Self {
+            settings: before.unchanged_next(),
+            diagnosis: String::new(),
+            guards: Vec::new(),
+            fault: Some(why),
+            stopped: false,
+            usage: Usage::default(),
+            seconds: 0.0,
+            folder: PathBuf::new(),
+        }
+    }
+}
+
 /// `cycle.json`.
 #[derive(Serialize)]
 struct Record<'a> {

@@ -85,12 +85,16 @@ impl Library {
     pub(crate) fn wishes(&self) -> Result<BTreeMap<String, Wish>> {
         let path = self.wishes_path();
         match plain_file::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Error::usage("not what it should be")
-                    .at(&path)
-                    .because(error)
-                    .hint("remove it, and switch mechanisms on again with `ratchet mechanisms enable`")
-            }),
+            Ok(bytes) => {
+                let mut wishes: BTreeMap<String, Wish> = serde_json::from_slice(&bytes).map_err(|error| {
+                    Error::usage("not what it should be")
+                        .at(&path)
+                        .because(error)
+                        .hint("remove it, and switch mechanisms on again with `ratchet mechanisms enable`")
+                })?;
+                wishes.retain(|id, _| is_id(id)); // what nobody can be called
+                Ok(wishes)
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error).doing("read", &path),
         }

@@ -11,6 +11,7 @@ use super::{
     memory::Memory,
     research::{Outcome, SessionEnd},
     staff::child,
+    tend::MOST_LIVE,
     trace::trace,
 };
 use crate::{
@@ -132,10 +133,14 @@ impl View {
     /// One whole: what it did, why it stands where it does, its script.
     pub fn mechanism(&self, id: &str) -> Result<String> {
         let library = Library::of(&self.state);
-        let script = library.script(id)?;
+        let script = library.script(id);
         let entries = self.mechanisms()?;
         let mut text = String::new();
-        if let Some(entry) = entries.iter().find(|entry| entry.id == id) {
+        let known = entries.iter().find(|entry| entry.id == id);
+        if known.is_none() {
+            return script; // the error that there is none
+        }
+        if let Some(entry) = known {
             let _ = writeln!(text, "mechanism  {}, {}", entry.id, plain(&entry.name, 100));
             let _ = writeln!(text, "what       {}", plain(&entry.what, 300));
             let standing = entry.standing.map_or("not used in this tag", Standing::as_str);
@@ -154,8 +159,9 @@ impl View {
         }
         text += "\n";
         // a model wrote it: it is shown without what a terminal would obey
-        for line in script.lines() {
-            let _ = writeln!(text, "{}", plain_code(line));
+        match script {
+            Ok(script) => script.lines().for_each(|line| text += &(plain_code(line) + "\n")),
+            Err(error) => text += &format!("{error}\n"),
         }
         Ok(text)
     }
@@ -179,9 +185,18 @@ impl View {
     /// Notes that a person wants a mechanism used, or not. Exit code 2 for one that may not be.
     pub fn wish_mechanism(&self, id: &str, on: bool) -> Result<String> {
         let library = Library::of(&self.state);
-        let script = library.script(id)?;
+        let wishes = library.wishes()?;
         if on {
-            self.validated(id, &script)?;
+            self.validated(id, &library.script(id)?)?;
+            let others = wishes.iter().filter(|(other, wish)| wish.on && *other != id).count();
+            if others >= MOST_LIVE {
+                return Err(Error::usage(format!(
+                    "{others} mechanisms are on, and no more than {MOST_LIVE} are used"
+                ))
+                .hint("switch another off with `ratchet mechanisms disable ID`"));
+            }
+        } else if !wishes.contains_key(id) && self.history.search().mechanisms().get(id).is_none() {
+            library.script(id)?; // else whatever is wrong with its script is no reason to keep it on
         }
         library.wish(id, Wish { on, at: now() })?;
         Ok(match on {

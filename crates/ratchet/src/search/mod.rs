@@ -93,8 +93,6 @@ pub struct Search {
     mechanisms: Mechanisms,
     spent: Usage,
     seconds: f64,
-    /// Candidates refused by mechanisms since the last trial.
-    refused: u32,
 }
 
 /// How often something was done, when last, and how often it came to nothing.
@@ -153,11 +151,6 @@ impl Search {
         self.seconds
     }
 
-    /// Candidates that mechanisms have refused since the last trial.
-    pub(crate) fn refused(&self) -> u32 {
-        self.refused
-    }
-
     pub(crate) fn cycled(&mut self, end: CycleEnd, trials: usize) {
         self.cycles.count(trials, end.fault.is_some());
         self.paid(end.usage, end.seconds);
@@ -184,13 +177,10 @@ impl Search {
     }
 
     pub(crate) fn came_to_nothing(&mut self, uses: &[Use]) {
-        let refuses = |used: &Use| used.acted.contains_key(&mechanism::Hook::Veto);
-        self.refused += u32::from(uses.iter().any(refuses));
         self.mechanisms.used(uses);
     }
 
     pub(crate) fn tried(&mut self, record: &TrialRecord, earlier: &[TrialRecord]) {
-        self.refused = 0;
         self.mechanisms.trialled(record, earlier);
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Staff {
 
 struct Member {
     used: Use,
+    /// Whether it is called at all.
+    called: bool,
     script: Result<String, String>,
     state: Value,
     host: Option<Host>,
@@ -45,10 +47,12 @@ impl Staff {
     }
 
     /// Those that are live. `running`: the mechanisms of a trial that is under way, which counts as one more of theirs.
+    /// `silent`: nobody is called this time, whoever's turn it is.
     pub(crate) fn of<'m>(
         live: impl Iterator<Item = &'m Mechanism>,
         tag: &str,
         running: &[String],
+        silent: bool,
         library: &Library,
         memory: &Memory,
         (trace, tunables, goal): (Trace, Tunables, Goal),
@@ -56,12 +60,13 @@ impl Staff {
         let member = |known: &Mechanism| {
             let nth = known.trialled.len() as u64 + u64::from(running.contains(&known.id));
             let on = is_on(tag, &known.id, nth, known.standing == Standing::Adopted);
-            let script = match on {
+            let script = match on && !silent {
                 true => library.script(&known.id).map_err(|error| error.to_string()),
                 false => Ok(String::new()), // not called
             };
             Member {
                 used: Use { id: known.id.clone(), on, ..Use::default() },
+                called: on && !silent,
                 script,
                 state: memory.state(&known.id),
                 host: None,
@@ -176,7 +181,7 @@ impl Staff {
 impl Member {
     /// Calls a hook of it, if it has that one and its turn is now. A fault is written down and ends its work.
     fn call<T>(&mut self, hook: Hook, act: impl FnOnce(&mut Host, &Value) -> Result<T, Fault>) -> Option<T> {
-        if !self.used.on || self.used.fault.is_some() {
+        if !self.called || self.used.fault.is_some() {
             return None;
         }
         let answer = self.host().and_then(|()| {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use mechanism::Hook;
 use serde::{Deserialize, Serialize};
 
-use super::adoption::{Canary, Judgment, Trialled, canary, judge};
+use super::adoption::{BLOCK, Canary, Judgment, LOOKS, Trialled, canary, judge};
 use crate::{
     journal::{Status, TrialRecord},
     verdict::{IMPROVED, PROMISING},
@@ -117,8 +117,12 @@ pub struct Mechanism {
 }
 
 impl Mechanism {
-    /// Gain a minute with it on minus that with it off; `None` while there is not one trial of each.
+    /// Gain a minute with it on minus that with it off; `None` while there is not one trial of each, and for what did
+    /// nothing, which is credited with nothing.
     pub fn effect(&self) -> Option<f64> {
+        if self.is_inactive() {
+            return None;
+        }
         let rate = |on: bool| {
             let of = || self.trialled.iter().filter(move |trial| trial.on == on);
             let minutes: f64 = of().map(|trial| trial.minutes).sum();
@@ -130,6 +134,13 @@ impl Mechanism {
     /// What its trials so far decide; `None` where nothing changes. `crashes`: of so many trials before it.
     pub(crate) fn decided(&self, crashes: usize, trials: usize) -> Option<(Standing, String)> {
         let adopted = self.standing == Standing::Adopted;
+        if self.is_inactive() {
+            // what did nothing has neither harmed nor gained, whatever the trials with it were like
+            let (last, _) = LOOKS[LOOKS.len() - 1];
+            let over = self.trialled.len() >= last * BLOCK;
+            return over
+                .then(|| (Standing::Retired, format!("inactive: nothing of it was used in {last} blocks")));
+        }
         if self.standing == Standing::Canary {
             return match canary(&self.trialled, crashes, trials) {
                 Canary::Waiting => None,
@@ -199,8 +210,9 @@ impl Mechanisms {
             }
         };
         if to == Standing::Canary {
-            // it begins anew: what was measured before was under other circumstances
+            // it begins anew: what was counted before was under other circumstances
             (known.since, known.trialled) = (trials, Vec::new());
+            (known.calls, known.acted) = (BTreeMap::new(), BTreeMap::new());
         }
         (known.standing, known.reason, known.at) = (to, reason, at);
     }
@@ -226,7 +238,8 @@ impl Mechanisms {
         let outcome = |used: &Use| Trialled {
             on: used.on,
             gain: own_gain(record, earlier),
-            minutes: record.seconds / 60.0,
+            // a run that takes no time, as a simulated one, counts as a second: below that it is the machine's noise
+            minutes: record.seconds.max(record.values.len().max(1) as f64) / 60.0,
             crashed: record.status == Status::Crash,
         };
         for used in &record.uses {

@@ -5,7 +5,7 @@ use mechanism::{BUILTIN, Hook, Limits, PAGE, validate};
 
 use super::{
     Change, Levels, Research, Standing,
-    cycle::cycle,
+    cycle::{CycleEnd, cycle},
     evidence::{Ground, Known},
     library::Library,
     memory::Memory,
@@ -22,6 +22,9 @@ use crate::{
     run::now,
     session::Session,
 };
+
+/// Mechanisms in use at once that a person can switch on.
+pub(crate) const MOST_LIVE: usize = 16;
 
 impl Session {
     /// Does what is due. `proposer`: who makes the proposals.
@@ -52,18 +55,33 @@ impl Session {
     /// Switches on and off what a person wishes to be.
     fn follow_wishes(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let library = Library::of(&self.state);
-        for (id, wish) in library.wishes()? {
+        let wishes = match library.wishes() {
+            Ok(wishes) => wishes,
+            Err(error) => {
+                let note = format!("nothing is switched on or off by hand: {error}");
+                if self.noted.as_deref() != Some(&note) {
+                    observer.tell(Progress::Note(&note));
+                    self.noted = Some(note);
+                }
+                return Ok(());
+            }
+        };
+        for (id, wish) in wishes {
             let known = self.history().search().mechanisms().get(&id);
             // an older wish was followed, or decided about since
             let is_new = known.is_none_or(|known| wish.at > known.at);
             let live = known.is_some_and(|known| known.standing.is_live());
-            if !is_new || live == wish.on || !wish.on && known.is_none() {
+            let full = self.history().search().mechanisms().live().count() >= MOST_LIVE;
+            if !is_new || live == wish.on || !wish.on && known.is_none() || wish.on && full {
                 continue;
             }
             let (to, reason) = match wish.on {
                 true => (Standing::Canary, "switched on by hand".to_owned()),
                 false => (Standing::Disabled, "switched off by hand".to_owned()),
             };
+            if wish.on {
+                Memory::of(&self.dir).forget(&id)?;
+            }
             self.change_mechanism(&id, to, reason, observer)?;
         }
         Ok(())
@@ -87,7 +105,22 @@ impl Session {
         let (library, memory) = (Library::of(&self.state), Memory::of(&self.dir));
         for id in live {
             let Ok(script) = library.script(&id) else { continue }; // its first call says so
-            match memory.update(&id, &script, &trials)? {
+            if memory.is_of_another(&id, &script) {
+                let why = format!(
+                    "its script was changed while it was in use; `ratchet mechanisms enable {id}` puts it on trial anew"
+                );
+                self.change_mechanism(&id, Standing::Faulted, why, observer)?;
+                continue;
+            }
+            let updated = match memory.update(&id, &script, &trials) {
+                Ok(updated) => updated,
+                Err(error) => {
+                    // what it remembers only saves work
+                    observer.tell(Progress::Note(&format!("what {id} remembers is not kept: {error}")));
+                    continue;
+                }
+            };
+            match updated {
                 Ok(true) => observer.tell(Progress::Note(&format!(
                     "what the mechanism {id} remembers could not be used and was made again"
                 ))),
@@ -150,10 +183,12 @@ impl Session {
     fn hold_cycle(&mut self, proposer: &str, observer: &mut dyn Observer) -> Result<()> {
         observer.tell(Progress::Searching { what: "looks at the settings of the search" });
         let records = self.dir.path().join("settings");
-        let end = self.asked(proposer, |ground, voice| cycle(ground, voice, &records))?;
-        if end.stopped {
-            return Ok(());
-        }
+        let end = match self.asked(proposer, |ground, voice| cycle(ground, voice, &records)) {
+            Ok(end) if end.stopped => return Ok(()),
+            Ok(end) => end,
+            // it cannot be stored: where that is the disk, the trial will say so
+            Err(error) => CycleEnd::failed(self.history().search().settings(), error.to_string()),
+        };
         let said = match &end.fault {
             Some(fault) => format!("the settings stay as they are: {fault}"),
             None => format!("settings of the search: {}", end.diagnosis),
@@ -165,7 +200,7 @@ impl Session {
     fn hold_session(&mut self, proposer: &str, hints: bool, observer: &mut dyn Observer) -> Result<()> {
         observer.tell(Progress::Searching { what: "looks for a new mechanism of the search" });
         let library = Library::of(&self.state);
-        let end = self.asked(proposer, |ground, voice| {
+        let end = match self.asked(proposer, |ground, voice| {
             let valid = |script: &str| {
                 let past = std::slice::from_ref(ground.trace);
                 let found = validate(&child(), script, &Limits::default(), past);
@@ -173,7 +208,14 @@ impl Session {
             };
             let workshop = Workshop { page: PAGE, example: BUILTIN[0].script, validate: &valid, hints };
             session(ground, voice, &workshop, library.path())
-        })?;
+        }) {
+            Ok(end) => end,
+            Err(error) => {
+                // not again before each trial
+                observer.tell(Progress::Note(&format!("no research session: {error}")));
+                return self.journal.append(Event::Restarted { at: now() });
+            }
+        };
         let said = match &end.outcome {
             Outcome::Stopped => return Ok(()),
             Outcome::NoneSelected => "no new mechanism: none was worth writing".to_owned(),

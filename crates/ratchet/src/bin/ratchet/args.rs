@@ -236,15 +236,17 @@ pub(crate) enum MechanismAct {
         /// As the list has it
         id: String,
     },
-    /// Use one in runs with --levels 2, on trial like any other
+    /// Use one or several in runs with --levels 2, on trial like any other
     Enable {
-        /// As the list has it
-        id: String,
+        /// As the list has them
+        #[arg(required = true)]
+        ids: Vec<String>,
     },
-    /// Use one no more
+    /// Use one or several no more
     Disable {
-        /// As the list has it
-        id: String,
+        /// As the list has them
+        #[arg(required = true)]
+        ids: Vec<String>,
     },
     /// Whether one may be used: its own cases, and the hooks on the tag's trials
     Test {

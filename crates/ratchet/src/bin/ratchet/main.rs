@@ -131,8 +131,8 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
                 None if json => serde_json::to_string(&view.mechanisms()?)? + "\n",
                 None => view.mechanisms_text()?,
                 Some(MechanismAct::Show { id }) => view.mechanism(&id)?,
-                Some(MechanismAct::Enable { id }) => view.wish_mechanism(&id, true)?,
-                Some(MechanismAct::Disable { id }) => view.wish_mechanism(&id, false)?,
+                Some(MechanismAct::Enable { ids }) => wish_mechanisms(&view, &ids, true)?,
+                Some(MechanismAct::Disable { ids }) => wish_mechanisms(&view, &ids, false)?,
                 Some(MechanismAct::Test { script }) => view.test_mechanism(&script)?,
             })
         }
@@ -162,6 +162,11 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
             Ok(ExitCode::from(code))
         }
     }
+}
+
+/// Switches mechanisms on or off, one after the other; what comes before one that cannot be is done.
+fn wish_mechanisms(view: &View, ids: &[String], on: bool) -> Result<String> {
+    Ok(ids.iter().map(|id| view.wish_mechanism(id, on)).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// A drafted change of `program.md`: the patch on standard output, what to do with it beside it.

@@ -51,7 +51,7 @@ impl Model for Scripted {
         let prompt = Prompt(call);
         let text = match call.purpose {
             "plan" => prior::plan(&prompt, &mut dice),
-            "edit" => prior::edit(&prompt),
+            "edit" | "mend" => prior::edit(&prompt),
             SETTINGS => levels::settings(&prompt),
             EXPLORE => levels::explore(&prompt),
             CRITIQUE => levels::critique(&prompt),
