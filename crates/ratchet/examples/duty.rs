@@ -4,15 +4,14 @@
 //!
 //! Both nights run the real binary on a task whose fit sleeps; what is measured is the driver's.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-};
+mod driver;
 
-use anyhow::{Context, Result, ensure};
+use std::{fs, path::Path, process::Command, thread};
+
+use anyhow::{Context, Result};
 use clap::Parser;
+
+use self::driver::{binary, run};
 
 /// Measures the duty cycle of two nights, one with lookahead and one without.
 #[derive(Parser)]
@@ -48,16 +47,6 @@ fn main() -> Result<()> {
         println!("{name:16} {:.1} %", 100.0 * share?);
     }
     Ok(())
-}
-
-/// The driver, built beside this example.
-fn binary() -> Result<PathBuf> {
-    let here = std::env::current_exe()?;
-    let folder =
-        here.parent().and_then(Path::parent).context("an example lies in target/PROFILE/examples")?;
-    let ratchet = folder.join("ratchet");
-    ensure!(ratchet.exists(), "{} is not built: cargo build --release -p ratchet", ratchet.display());
-    Ok(ratchet)
 }
 
 /// A night in a repository of its own; the share of it that was training.
@@ -107,11 +96,4 @@ fn night(args: &Args, ratchet: &Path, lookahead: bool) -> Result<f64> {
     let status = run(driver().args(["status", "--json"]))?;
     let status: serde_json::Value = serde_json::from_str(&status)?;
     status["duty_cycle"].as_f64().with_context(|| format!("no duty cycle in {status}"))
-}
-
-/// Runs a command for what it prints.
-fn run(command: &mut Command) -> Result<String> {
-    let out = command.stdin(Stdio::null()).output()?;
-    ensure!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

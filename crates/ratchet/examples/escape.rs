@@ -5,13 +5,11 @@
 //! The same script proposes in both nights. It believes in larger batches, and the best batch is a smaller one. The
 //! second night may change how it searches. All goes through the real binary; nothing is staged but the landscape.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod driver;
 
-use anyhow::{Context, Result, ensure};
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, Result};
 use clap::Parser;
 use ratchet::{
     journal::{self, Status, TrialRecord},
@@ -20,6 +18,8 @@ use ratchet::{
     sim::{Landscape, SIGMA, START, Settings, Sim},
 };
 use serde_json::Value;
+
+use self::driver::{binary, run};
 
 const TAG: &str = "night";
 /// The knobs of a batch's size.
@@ -222,21 +222,4 @@ impl Night {
             println!("    refused {}, the first: {first}", refused.len());
         }
     }
-}
-
-/// The driver, built beside this example.
-fn binary() -> Result<PathBuf> {
-    let here = std::env::current_exe()?;
-    let folder =
-        here.parent().and_then(Path::parent).context("an example lies in target/PROFILE/examples")?;
-    let ratchet = folder.join("ratchet");
-    ensure!(ratchet.exists(), "{} is not built: cargo build --release -p ratchet", ratchet.display());
-    Ok(ratchet)
-}
-
-/// Runs a command for what it prints.
-fn run(command: &mut Command) -> Result<String> {
-    let out = command.stdin(Stdio::null()).output()?;
-    ensure!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

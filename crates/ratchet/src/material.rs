@@ -15,7 +15,7 @@ use crate::{
     noise::Noise,
     plain_file,
     proposer::{Demand, SourceFile, Start, knobs},
-    proposing::MECHANISM,
+    search::at_desk::MECHANISM,
     state::TagDir,
 };
 

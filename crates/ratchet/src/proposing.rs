@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mechanism::{Suggestion, Trace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -18,9 +17,7 @@ use crate::{
     },
     commands::{Place, binaries},
     config::Task,
-    edit_class::EditClass,
     error::{Doing, Result},
-    excursion,
     exec::StopFlag,
     git::{Files, Oid, Repo, Worktree, open_up},
     hire::clear_scratch,
@@ -28,31 +25,16 @@ use crate::{
     material,
     night::Playback,
     proposer::{
-        Brief, Budget, Demand, Edit, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair,
-        SourceFile, Start,
-        knobs::{self, Tunables},
+        Brief, Budget, Demand, KnobChange, Nothing, Proposal, ProposeError, Proposer, Repair, SourceFile,
+        Start, knobs,
     },
     scan::{Sources, scan},
-    search::{
-        Levels, Use,
-        library::Library,
-        memory::Memory,
-        staff::Staff,
-        trace::{self, own_changes, trace},
-    },
+    search::{Levels, Use, staff::Staff},
     secrets::secrets,
     setting::Setting,
     sigma::KnownNoise,
     state::{State, Tag, TagDir, write_atomic},
 };
-
-/// What a suggestion's proposer is called: this, and the mechanism.
-pub(crate) const MECHANISM: &str = "mechanism/";
-/// Proposals in vain after which the next one is made as at level 1: what guides a proposer, or refuses what it makes,
-/// may leave it nothing to propose.
-const IN_VAIN: usize = 3;
-/// Of so many trials one is never a mechanism's suggestion.
-const OWN_EVERY: u64 = 4;
 
 /// Where proposals are made and checked.
 pub(crate) struct Desk<'a> {
@@ -155,17 +137,25 @@ impl Desk<'_> {
     /// Asks mechanisms and a proposer, and makes a candidate of what stands in the worktree afterwards. The worktree
     /// stands at what [`Desk::start`] says, or, for a repair, at the failed attempt.
     pub(crate) fn propose(&self, proposer: &mut dyn Proposer, ask: &Ask) -> Result<Proposed> {
+        let program = self.program()?;
+        let wish = Wish {
+            proposer: proposer.name().to_owned(),
+            may_carry: true,
+            program: self.keep_program(&program)?,
+            demand: self.demand(proposer.name(), &program, ask)?,
+        };
         if ask.repair.is_some() {
             // its idea was let pass already
-            let outcome = self.ask(proposer, ask, &mut Staff::nobody(self.task.metric.goal))?;
+            let mut nobody = Staff::nobody(self.task.metric.goal);
+            let outcome = self.ask(proposer, ask, &program, wish, &mut nobody)?;
             return Ok(Proposed { outcome, uses: Vec::new() });
         }
         clear_scratch(&self.scratch)?;
         let mut staff = self.staff(proposer.name(), ask.running.as_ref())?;
         staff.add(&ask.uses);
-        let mut outcome = match self.suggested(proposer.name(), &mut staff, ask)? {
+        let mut outcome = match self.suggested(&wish, &mut staff, ask)? {
             Some(candidate) => Ok(candidate),
-            None => self.ask(proposer, ask, &mut staff)?,
+            None => self.ask(proposer, ask, &program, wish, &mut staff)?,
         };
         let uses = staff.uses();
         if let Ok(candidate) = &mut outcome {
@@ -179,20 +169,19 @@ impl Desk<'_> {
         &self,
         proposer: &mut dyn Proposer,
         ask: &Ask,
+        program: &str,
+        mut wish: Wish,
         staff: &mut Staff,
     ) -> Result<std::result::Result<Candidate, NoCandidate>> {
-        let program = self.program()?;
-        let version = self.keep_program(&program)?;
         let start = self.start(proposer.name());
         let files = self.source_files(self.start_commit(proposer.name())?)?;
         let pages = material::pages(self.repo, self.task, self.champion)?;
-        let mut demand = self.demand(proposer.name(), &program, ask)?;
         if proposer.name() != knobs::NAME {
-            demand.guidance.extend(staff.guide());
+            wish.demand.guidance.extend(staff.guide());
         }
         staff.rest();
         let brief = Brief {
-            program: &program,
+            program,
             files: &files,
             pages: &pages,
             profile: self.setting.profile.map(|profile| profile.name()),
@@ -201,7 +190,7 @@ impl Desk<'_> {
             before_restart: self.history.search().restarted(),
             best: self.history.champion(),
             start,
-            demand: &demand,
+            demand: &wish.demand,
             running: ask.running.as_ref().map(|running| &running.proposal),
             in_vain: self.history.in_vain(),
             records: self.dir.path(),
@@ -218,7 +207,6 @@ impl Desk<'_> {
             let reason = format!("refused: it checked out {}", self.tag.branch());
             return Ok(Err(NoCandidate::Nothing(Nothing::Refused, reason)));
         }
-        let wish = Wish { proposer: proposer.name().to_owned(), may_carry: true, program: version, demand };
         let candidate = match self.candidate(proposal, wish)? {
             Ok(candidate) => candidate,
             Err(why) => return Ok(Err(why)),
@@ -227,182 +215,6 @@ impl Desk<'_> {
             Some(why) => Err(why),
             None => Ok(candidate),
         })
-    }
-
-    /// Why the search itself is against a candidate: a person's hint goes over what is frozen, and nothing is refused
-    /// for ever.
-    fn steered(&self, candidate: &Candidate, staff: &mut Staff) -> Option<NoCandidate> {
-        let demand = &candidate.demand;
-        let own = self.own_changes(candidate);
-        let frozen = own.iter().map(|change| &change.name).find(|name| demand.frozen.contains(name));
-        // the built-in search knows what is frozen, and when there is nothing else left
-        let heeds = candidate.proposer == knobs::NAME || demand.hint.is_some();
-        if let Some(name) = frozen.filter(|_| !heeds) {
-            return Some(Refusal::Frozen(name.clone()).into());
-        }
-        if staff.is_empty() || demand.hint.is_some() {
-            return None;
-        }
-        let class = candidate.class.map_or(String::new(), |class| class.to_string());
-        let change = trace::change(
-            &candidate.proposer,
-            &candidate.proposal,
-            &own,
-            class,
-            &candidate.files(),
-            &staff.tunables,
-            staff.goal,
-        );
-        let reason = staff.veto(&change)?;
-        Some(NoCandidate::Nothing(
-            Nothing::Steered,
-            format!("refused by a mechanism, {reason} ({})", candidate.proposal.description),
-        ))
-    }
-
-    /// What a candidate moves itself, against what it started from.
-    fn own_changes(&self, candidate: &Candidate) -> Vec<KnobChange> {
-        let start = candidate.carries.or(candidate.excursion).and_then(|trial| self.history.trial(trial));
-        own_changes(&candidate.proposal.changes, start)
-    }
-
-    /// The mechanisms that this run may call, for a proposal that starts from a proposer's files.
-    fn staff(&self, proposer: &str, running: Option<&Running>) -> Result<Staff> {
-        let goal = self.task.metric.goal;
-        let mechanisms = self.history.search().mechanisms();
-        if !self.levels.research.has_mechanisms() || mechanisms.live().next().is_none() {
-            return Ok(Staff::nobody(goal));
-        }
-        let tunables = self.tunables(proposer)?;
-        let trace = self.trace(&tunables, running.is_some());
-        let running = running.map_or(&[][..], |running| &running.mechanisms);
-        let silent = self.is_left_alone();
-        let (library, memory) = (Library::of(self.state), Memory::of(self.dir));
-        let told = (trace, tunables, goal);
-        Ok(Staff::of(mechanisms.live(), self.tag.as_str(), running, silent, &library, &memory, told))
-    }
-
-    /// The start of the excursion that is due, as a mechanism chooses it, and what mechanisms did for that. Is asked
-    /// before anything else, because the files of the proposal follow from it.
-    pub(crate) fn choose_start(
-        &self,
-        proposer: &str,
-        running: Option<&Running>,
-    ) -> Result<(Option<u64>, Vec<Use>)> {
-        let allowed = match proposer == knobs::NAME {
-            true => Vec::new(),
-            false => excursion::allowed(
-                self.history,
-                &self.known_noise().noise(None),
-                self.task.metric.goal,
-                self.task.proposer.excursion,
-            ),
-        };
-        if allowed.is_empty() {
-            return Ok((None, Vec::new()));
-        }
-        let mut staff = self.staff(proposer, running)?;
-        let trials: Vec<u64> = allowed.iter().map(|record| record.trial).collect();
-        let chosen = staff.parent(&trials);
-        Ok((chosen, staff.uses()))
-    }
-
-    /// A candidate that a mechanism suggests, if one does and it may be tried. One trial in [`OWN_EVERY`] is the
-    /// proposer's own, so that mechanisms cannot take all of them; so is one that is to take up a hint.
-    fn suggested(&self, named: &str, staff: &mut Staff, ask: &Ask) -> Result<Option<Candidate>> {
-        let number = self.history.next_trial() + u64::from(ask.running.is_some());
-        let start = self.start_commit(named)?;
-        let elsewhere = start != self.start_commit(MECHANISM)?; // an excursion is the proposer's own
-        if staff.is_empty() || number.is_multiple_of(OWN_EVERY) || elsewhere {
-            return Ok(None);
-        }
-        let program = self.program()?;
-        let demand = self.demand(named, &program, ask)?;
-        if demand.hint.is_some() {
-            return Ok(None);
-        }
-        let suggestions = staff.suggest();
-        if suggestions.is_empty() {
-            return Ok(None);
-        }
-        let demand = Demand { frozen: demand.frozen, ..Demand::default() };
-        let files = self.source_files(start)?;
-        let mut possible = Vec::new();
-        for (id, suggestion) in suggestions {
-            let proposer = format!("{MECHANISM}{id}");
-            // what the host lets pass can be written, unless it comes to the same value
-            if let Ok((edits, changes)) = staff.tunables.moves(&files, &suggestion.moves) {
-                possible.push((id, proposer, suggested(suggestion, edits, changes)));
-            }
-        }
-        let changes: Vec<_> = possible
-            .iter()
-            .map(|(_, proposer, proposal)| {
-                let class = EditClass::Constant.to_string();
-                let files: Vec<String> = proposal.edits.iter().map(|edit| edit.path.clone()).collect();
-                trace::change(
-                    proposer,
-                    proposal,
-                    &proposal.changes,
-                    class,
-                    &files,
-                    &staff.tunables,
-                    staff.goal,
-                )
-            })
-            .collect();
-        let order = staff.rank(&changes);
-        let version = self.keep_program(&program)?;
-        for place in order {
-            let Some((id, proposer, proposal)) = possible.get(place) else { continue };
-            self.worktree.restore(start, &self.repo.files(start)?)?;
-            let wish = Wish {
-                proposer: proposer.clone(),
-                may_carry: true,
-                program: version.clone(),
-                demand: demand.clone(),
-            };
-            if let Ok(candidate) = self.candidate(proposal.clone(), wish)?
-                && self.steered(&candidate, staff).is_none()
-            {
-                staff.suggestion_used(id);
-                return Ok(Some(candidate));
-            }
-        }
-        self.worktree.restore(start, &self.repo.files(start)?)?;
-        Ok(None)
-    }
-
-    fn seed(&self, running: bool) -> u64 {
-        proposal_seed(self.tag.as_str(), self.history.attempts() + u64::from(running))
-    }
-
-    /// Whether the next proposal is to be made as at level 1.
-    fn is_left_alone(&self) -> bool {
-        self.history.in_vain().len() >= IN_VAIN
-    }
-
-    /// The tunables of the files that a proposer starts from.
-    pub(crate) fn tunables(&self, proposer: &str) -> Result<Tunables> {
-        let files = self.source_files(self.start_commit(proposer)?)?;
-        let profile = self.setting.profile.map(|profile| profile.name());
-        // a marker that cannot be followed is the knob search's to complain about
-        Ok(Tunables::read(&files, profile).unwrap_or_default())
-    }
-
-    /// What a hook may know.
-    pub(crate) fn trace(&self, tunables: &Tunables, running: bool) -> Trace {
-        let sigma = self.known_noise().noise(None).sigma();
-        let goal = self.task.metric.goal;
-        trace(self.history, tunables, goal, sigma, &self.frozen(tunables), self.seed(running))
-    }
-
-    fn frozen(&self, tunables: &Tunables) -> Vec<String> {
-        let names: Vec<String> = tunables.names().map(str::to_owned).collect();
-        match self.levels.settings {
-            true => self.history.search().settings().frozen_among(&names).into_iter().collect(),
-            false => Vec::new(),
-        }
     }
 
     /// A candidate of what stands in the worktree, with the proposal's edits.
@@ -496,7 +308,7 @@ impl Desk<'_> {
         material::start(proposer, self.history, || self.known_noise().noise(None), self.task, self.chosen)
     }
 
-    fn known_noise(&self) -> KnownNoise<'_> {
+    pub(crate) fn known_noise(&self) -> KnownNoise<'_> {
         KnownNoise {
             task: self.task,
             state: self.state,
@@ -570,21 +382,6 @@ impl Desk<'_> {
     }
 }
 
-/// A mechanism's suggestion as a proposal.
-fn suggested(suggestion: Suggestion, edits: Vec<Edit>, changes: Vec<KnobChange>) -> Proposal {
-    let moved: Vec<String> =
-        changes.iter().map(|change| format!("{} {} → {}", change.name, change.from, change.to)).collect();
-    let names: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
-    Proposal {
-        description: moved.join(", "),
-        hypothesis: suggestion.why,
-        category: names.join("+"),
-        edits,
-        changes,
-        ..Proposal::default()
-    }
-}
-
 /// The name of a version of the brief: the first sixteen digits of its SHA-256.
 pub(crate) fn program_version(program: &str) -> String {
     prepare::manifest::hex(&Sha256::digest(program))[..16].to_owned()
@@ -618,7 +415,7 @@ fn describe(mut proposal: Proposal, paths: &[PathBuf]) -> Proposal {
 }
 
 /// The proposer's seed: from the tag and the attempt, so that a resumed night goes on as it would have.
-fn proposal_seed(tag: &str, attempt: u64) -> u64 {
+pub(crate) fn proposal_seed(tag: &str, attempt: u64) -> u64 {
     let hash = Sha256::digest(format!("ratchet proposal {tag} {attempt}"));
     u64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
 }

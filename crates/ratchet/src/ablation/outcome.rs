@@ -101,7 +101,6 @@ impl Had {
 
 impl From<&Mechanism> for Had {
     fn from(known: &Mechanism) -> Self {
-        let on = known.trialled.iter().filter(|trial| trial.on).count();
         Self {
             id: known.id.clone(),
             name: known.name.clone(),
@@ -109,7 +108,7 @@ impl From<&Mechanism> for Had {
             reason: known.reason.clone(),
             calls: known.calls.clone(),
             acted: known.acted.clone(),
-            trials: [on, known.trialled.len() - on],
+            trials: known.trials(),
             effect: known.effect(),
         }
     }

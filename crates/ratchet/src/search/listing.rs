@@ -71,8 +71,7 @@ impl View {
             if recorded > 0 {
                 calls.insert(Hook::Record, recorded);
             }
-            let trialled = known.map_or(&[][..], |known| &known.trialled);
-            let on = trialled.iter().filter(|trial| trial.on).count();
+            let [on, off] = known.map_or([0, 0], Mechanism::trials);
             Entry {
                 name,
                 what,
@@ -82,7 +81,7 @@ impl View {
                 calls,
                 acted: known.map(|known| known.acted.clone()).unwrap_or_default(),
                 on,
-                off: trialled.len() - on,
+                off,
                 effect: known.and_then(Mechanism::effect),
                 wish: wishes.get(&id).map(|wish| wish.on),
                 id,

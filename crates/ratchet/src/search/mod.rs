@@ -9,6 +9,7 @@
 //! killed goes on as it would have. Whatever fails here costs this and nothing else: the trial goes on as at level 1.
 
 pub mod adoption;
+pub(crate) mod at_desk;
 pub mod cycle;
 pub mod evidence;
 #[cfg(test)]

@@ -131,6 +131,11 @@ impl Mechanism {
         Some(rate(true)? - rate(false)?)
     }
 
+    /// Trials with it on, and with it off.
+    pub fn trials(&self) -> [usize; 2] {
+        [true, false].map(|on| self.trialled.iter().filter(|trial| trial.on == on).count())
+    }
+
     /// What its trials so far decide; `None` where nothing changes. `crashes`: of so many trials before it.
     pub(crate) fn decided(&self, crashes: usize, trials: usize) -> Option<(Standing, String)> {
         let adopted = self.standing == Standing::Adopted;

@@ -89,8 +89,7 @@ impl Session {
 
     /// Has every live mechanism record what it has not seen yet.
     fn have_recorded(&mut self, proposer: &str, observer: &mut dyn Observer) -> Result<()> {
-        let live: Vec<String> =
-            self.history().search().mechanisms().live().map(|known| known.id.clone()).collect();
+        let live = self.live_ids();
         if live.is_empty() {
             return Ok(());
         }
@@ -135,8 +134,7 @@ impl Session {
 
     /// Decides who stays, from what was measured.
     fn judge_mechanisms(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        let ids: Vec<String> =
-            self.history().search().mechanisms().live().map(|known| known.id.clone()).collect();
+        let ids = self.live_ids();
         for id in ids {
             // a canary that has passed is on trial, and may be judged at once
             while let Some((to, why)) = self.decided(&id) {
@@ -144,6 +142,10 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn live_ids(&self) -> Vec<String> {
+        self.history().search().mechanisms().live().map(|known| known.id.clone()).collect()
     }
 
     fn decided(&self, id: &str) -> Option<(Standing, String)> {
@@ -251,6 +253,7 @@ impl Session {
         let search = self.history().search();
         let known = search.mechanisms().iter().map(|known| {
             let script = library.script(&known.id).unwrap_or_default();
+            let [on, off] = known.trials();
             // by its text: one that was never called has hooks as well
             let has = |hook: &Hook| script.contains(&format!("fn {hook}("));
             Known {
@@ -261,8 +264,8 @@ impl Session {
                 why: known.reason.clone(),
                 calls: known.calls.clone(),
                 acted: known.acted.clone(),
-                trials_on: known.trialled.iter().filter(|trial| trial.on).count() as u64,
-                trials_off: known.trialled.iter().filter(|trial| !trial.on).count() as u64,
+                trials_on: on as u64,
+                trials_off: off as u64,
                 effect: known.effect(),
                 script,
             }
