@@ -46,21 +46,7 @@ pub(crate) enum Command {
         json: bool,
     },
     /// The loop: propose, try, keep or reset, until a stop rule or Ctrl-C
-    Run {
-        #[command(flatten)]
-        place: Place,
-        #[command(flatten)]
-        stop: StopArgs,
-        /// Who proposes; else as ratchet.toml says
-        #[arg(long, value_name = "KIND")]
-        proposer: Option<Kind>,
-        /// What of the search may change: 1 nothing, 1.5 its settings, 2 its mechanisms too; else as ratchet.toml says
-        #[arg(long, value_name = "LEVEL")]
-        levels: Option<Levels>,
-        /// The recorded night of --proposer replay; else as ratchet.toml says
-        #[arg(long, value_name = "FILE")]
-        night: Option<PathBuf>,
-    },
+    Run(Box<RunArgs>),
     /// Record a tag's night as one file: proposals, answers, runs, verdicts
     Record {
         /// Where to write it
@@ -227,6 +213,23 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) stop: StopArgs,
+    /// Who proposes; else as ratchet.toml says
+    #[arg(long, value_name = "KIND")]
+    pub(crate) proposer: Option<Kind>,
+    /// What of the search may change: 1 nothing, 1.5 its settings, 2 its mechanisms too; else as ratchet.toml says
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) levels: Option<Levels>,
+    /// The recorded night of --proposer replay; else as ratchet.toml says
+    #[arg(long, value_name = "FILE")]
+    pub(crate) night: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,6 +2,7 @@
 
 mod args;
 mod mcp;
+mod run;
 mod screen;
 
 use std::{
@@ -16,14 +17,13 @@ use ratchet::{
     ablation, ahead,
     attempt::Tried,
     beginning::New,
-    config::{Level, ProposerKind, Task},
+    config::Task,
     control, cuda, doctor,
     error::{Error, Kind},
     exec::StopFlag,
     history::History,
     journal::TrialRecord,
     night,
-    run::Crew,
     session::{Asked, Session},
     show::{View, short},
     sim::{self, Landscape},
@@ -35,7 +35,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
     args::{Cli, Command, MechanismAct},
-    screen::{Screen, summary},
+    screen::Screen,
 };
 
 fn main() -> ExitCode {
@@ -73,19 +73,7 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
     match command {
         Command::Init { place } => init(root, &place.into()),
         Command::Try { message, place, json } => attempt(root, &message, &place.into(), json),
-        Command::Run { place, stop, proposer, levels, night } => {
-            let night = recorded_night(root, proposer.map(Into::into), night)?;
-            let asked = Asked { night, ..place.into() };
-            let (mut session, mut screen) = open(root, &asked, New::Created)?;
-            let levels = levels.map(|levels| Level::from(levels).into());
-            let crew = Crew { kind: proposer.map(Into::into), levels, ..Crew::default() };
-            let result = session.run(stop.into(), crew, &mut screen);
-            screen.clear();
-            let ended = result?;
-            screen.line(&format!("ended: {}", ended.reason));
-            print(&summary(&ended, &session.task.metric.name, session.tag.as_str()))?;
-            played(&session)
-        }
+        Command::Run(args) => run::run(root, *args),
         Command::Record { file, tag } => {
             let trials = night::record(root, tag.tag, &file)?;
             print(&format!("{trials} trials recorded: {}\n", file.display()))
@@ -216,40 +204,6 @@ fn open(root: &Path, asked: &Asked, new: New) -> Result<(Session, Screen)> {
     let mut screen = Screen::new(&Task::read(root)?.metric.name);
     let session = Session::open(root, asked, new, stop_flag()?, &mut screen)?;
     Ok((session, screen))
-}
-
-/// The night to play back, where the proposer is `replay`.
-fn recorded_night(
-    root: &Path,
-    kind: Option<ProposerKind>,
-    night: Option<PathBuf>,
-) -> Result<Option<PathBuf>> {
-    let proposer = Task::read(root)?.proposer;
-    if kind.unwrap_or(proposer.kind) != ProposerKind::Replay {
-        return match night {
-            Some(_) => Err(Error::usage("--night is for --proposer replay").into()),
-            None => Ok(None),
-        };
-    }
-    let night = night.or_else(|| proposer.night.as_deref().map(ratchet::reach::at_home));
-    let missing =
-        || Error::usage("--proposer replay needs a recorded night").hint("name it with --night FILE");
-    Ok(Some(night.ok_or_else(missing)?))
-}
-
-/// Whether a night that was played back went as it was recorded.
-fn played(session: &Session) -> Result<ExitCode> {
-    let Some(night) = session.night() else { return Ok(ExitCode::SUCCESS) };
-    match night.differences() {
-        [] => {
-            let (all, played) = night.trials();
-            let of = if played == all { String::new() } else { format!("{played} of ") };
-            print(&format!("{of}{all} recorded trials, every verdict the same\n"))
-        }
-        [first, rest @ ..] => {
-            Err(Error::internal(format!("{first}, and {} more differences", rest.len())).into())
-        }
-    }
 }
 
 fn init(root: &Path, asked: &Asked) -> Result<ExitCode> {
