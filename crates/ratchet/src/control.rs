@@ -102,15 +102,14 @@ impl Session {
             if !paused {
                 paused = true;
                 self.journal.append(Event::Paused { at: now() })?;
-                observer
-                    .tell(Progress::Note("paused: `ratchet resume` lets it go on, `ratchet stop` ends it"));
+                observer.tell(Progress::Paused);
             }
             self.sleep(GLANCE);
         };
         if paused {
             self.journal.append(Event::Resumed { at: now() })?;
             if reason.is_none() {
-                observer.tell(Progress::Note("goes on"));
+                observer.tell(Progress::Resumed);
             }
         }
         Ok(reason)

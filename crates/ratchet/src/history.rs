@@ -16,6 +16,19 @@ use crate::{
     verdict::{IMPROVED, PROMISING},
 };
 
+/// The latest run.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// When it began, RFC 3339.
+    pub at: String,
+    /// The rules that may end it, in words.
+    pub rules: String,
+    /// Trials that the tag had before.
+    pub trials: usize,
+    /// When it ended; `None` while it goes on, or after it was killed.
+    pub ended: Option<String>,
+}
+
 /// What the journal adds up to.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -37,6 +50,7 @@ pub struct History {
     wasted: Wasted,
     search: Search,
     clock: Clock,
+    run: Option<Begun>,
     last_stop: Option<String>,
     /// The champion before the last keep, or the base before the last, while the branch may still stand there.
     behind: Option<String>,
@@ -47,13 +61,17 @@ impl History {
         match event {
             // a second one starts a tag without a baseline from elsewhere, and the branch has to follow
             Event::Init(init) => self.behind = self.init.replace(init).map(|old| old.base),
-            Event::RunStarted { at, .. } => {
+            Event::RunStarted { at, rules } => {
                 (self.last_stop, self.paused_since) = (None, None);
                 self.clock.start(&at);
+                self.run = Some(Begun { at, rules, trials: self.trials.len(), ended: None });
             }
             Event::RunEnded { at, reason } => {
                 self.last_stop = Some(reason);
                 self.clock.end(&at);
+                if let Some(run) = &mut self.run {
+                    run.ended = Some(at);
+                }
             }
             Event::Paused { at } => {
                 self.clock.pause(&at);
@@ -219,6 +237,11 @@ impl History {
     /// Whether a finished trial or the open one took up this hint.
     pub fn hint_taken(&self, id: &str) -> bool {
         self.hints.contains(id) || self.open_hint.as_deref() == Some(id)
+    }
+
+    /// The latest run.
+    pub fn run(&self) -> Option<&Begun> {
+        self.run.as_ref()
     }
 
     /// When the pause began that the latest run was in at its last record, RFC 3339.

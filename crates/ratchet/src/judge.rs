@@ -175,7 +175,7 @@ impl Session {
         let place = self.place(dir, Some(bin.clone()), run);
         fs::create_dir_all(&place.dir).doing("create", &place.dir)?;
         if self.task.build.is_some() && !bin.exists() {
-            observer.tell(Progress::Phase { phase: Phase::Build, about: None });
+            observer.tell(Progress::Phase { phase: Phase::Build, about: None, folder: Some(&place.dir) });
             let changed: Vec<PathBuf> =
                 files.keys().filter(|path| self.task.editable().contains(path)).cloned().collect();
             let log = place.dir.join("build.log");

@@ -35,6 +35,7 @@ pub mod history;
 pub mod journal;
 pub mod judge;
 pub mod ledger;
+pub mod live;
 pub(crate) mod material;
 pub mod measure;
 pub mod night;

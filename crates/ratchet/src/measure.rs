@@ -104,7 +104,11 @@ impl Bench<'_> {
     /// Runs `[preflight]`, if there is one. The failure's message is for the proposer.
     pub fn preflight(&self, observer: &mut dyn Observer) -> Result<Result<(), (Failure, String)>> {
         let Some(step) = &self.task.preflight else { return Ok(Ok(())) };
-        observer.tell(Progress::Phase { phase: Phase::Preflight, about: None });
+        observer.tell(Progress::Phase {
+            phase: Phase::Preflight,
+            about: None,
+            folder: Some(&self.place.dir),
+        });
         let path = self.place.dir.join("preflight.log");
         let mut log = RunLog::create(&path);
         self.place.clear()?;
@@ -156,7 +160,11 @@ impl Bench<'_> {
         let mut fit_figures = None;
         if let Some(step) = &self.task.fit {
             let budget = self.setting.budget();
-            observer.tell(Progress::Phase { phase: Phase::Fit, about: budget });
+            observer.tell(Progress::Phase {
+                phase: Phase::Fit,
+                about: budget,
+                folder: Some(&self.place.dir),
+            });
             let limit = budget.map_or(step.timeout_s, |budget| {
                 let own = (STARTUP + budget + grace(budget) + SAVING).as_secs();
                 // the contract's limit is made for the profile's budget
@@ -193,7 +201,7 @@ impl Bench<'_> {
                 }
             }
         }
-        observer.tell(Progress::Phase { phase: Phase::Score, about: None });
+        observer.tell(Progress::Phase { phase: Phase::Score, about: None, folder: Some(&self.place.dir) });
         let score = match self.score(log)? {
             Ok(score) => score,
             Err(failure) => return Ok(Err(failure)),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -56,7 +57,13 @@ pub enum Progress<'a> {
         phase: Phase,
         /// How long it usually or at most takes, where that is known.
         about: Option<Duration>,
+        /// The folder of the run that it is a part of: of the trial, or of an earlier one that is run again.
+        folder: Option<&'a Path>,
     },
+    /// The run waits: a person asked it to pause.
+    Paused,
+    /// It waits no longer.
+    Resumed,
     /// The last line that a build or a preparation has printed.
     Output(&'a str),
     /// A trial is over.
@@ -137,7 +144,7 @@ impl Stopwatch {
         self.spent.get(&phase).map_or(0.0, Duration::as_secs_f64)
     }
 
-    fn turn(&mut self, next: Option<Phase>) {
+    pub(crate) fn turn(&mut self, next: Option<Phase>) {
         let now = Instant::now();
         if let Some((phase, began)) = self.current.take() {
             *self.spent.entry(phase).or_default() += now - began;

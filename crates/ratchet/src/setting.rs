@@ -165,7 +165,7 @@ impl Setting {
             Err(_) => {
                 let limit = Duration::from_secs(step.timeout_s);
                 observer.tell(Progress::Note(&format!("preparing the data of {profile}, once")));
-                observer.tell(Progress::Phase { phase: Phase::Prepare, about: None });
+                observer.tell(Progress::Phase { phase: Phase::Prepare, about: None, folder: None });
                 let command: Vec<String> =
                     step.command.iter().map(|arg| arg.replace("{profile}", profile.name())).collect();
                 let path = state.dir().join("prepare.log");

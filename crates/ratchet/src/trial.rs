@@ -171,7 +171,7 @@ impl Session {
         let mut timed = open.watch.over(observer);
         let observer = &mut timed;
         if self.task.build.is_some() {
-            observer.tell(Progress::Phase { phase: Phase::Build, about: None });
+            observer.tell(Progress::Phase { phase: Phase::Build, about: None, folder: Some(&place.dir) });
         }
         let log = place.dir.join("build.log");
         match build::build(

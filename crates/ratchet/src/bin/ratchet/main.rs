@@ -23,6 +23,7 @@ use ratchet::{
     exec::StopFlag,
     history::History,
     journal::TrialRecord,
+    live::Live,
     night,
     session::{Asked, Session},
     show::{View, short},
@@ -200,10 +201,12 @@ fn is_ignored(signal: i32) -> bool {
         .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-fn open(root: &Path, asked: &Asked, new: New) -> Result<(Session, Screen)> {
+/// A session, and who is told what it does: whoever watches from elsewhere, and the person here.
+fn open(root: &Path, asked: &Asked, new: New) -> Result<(Session, Live<Screen>)> {
     let mut screen = Screen::new(&Task::read(root)?.metric.name);
     let session = Session::open(root, asked, new, stop_flag()?, &mut screen)?;
-    Ok((session, screen))
+    let live = Live::of(&session, screen);
+    Ok((session, live))
 }
 
 fn init(root: &Path, asked: &Asked) -> Result<ExitCode> {

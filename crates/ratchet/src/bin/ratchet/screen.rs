@@ -45,6 +45,10 @@ impl Screen {
         }
     }
 
+    fn note(&self, text: &str) {
+        self.line(&format!("{} {text}", self.painted("33", "note:")));
+    }
+
     fn painted(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
@@ -104,7 +108,9 @@ impl Screen {
 impl Observer for Screen {
     fn tell(&mut self, progress: Progress<'_>) {
         match progress {
-            Progress::Note(text) => self.line(&format!("{} {text}", self.painted("33", "note:"))),
+            Progress::Note(text) => self.note(text),
+            Progress::Paused => self.note("paused: `ratchet resume` lets it go on, `ratchet stop` ends it"),
+            Progress::Resumed => self.note("goes on"),
             Progress::Proposing { proposer } => self.spin(format!("{proposer} proposes"), None),
             Progress::Searching { what } => self.spin(format!("the search {what}"), None),
             Progress::NoProposal { reason } => {
@@ -114,7 +120,7 @@ impl Observer for Screen {
                 let by = if description == proposer { String::new() } else { format!("  [{proposer}]") };
                 self.line(&format!("{} {description}{by}", self.painted("1", &format!("trial {trial}"))));
             }
-            Progress::Phase { phase, about } => {
+            Progress::Phase { phase, about, .. } => {
                 self.phase = Some((phase, Instant::now(), Instant::now()));
                 self.spin(phase.to_string(), about);
                 // where nothing moves, a long phase says that it has begun
