@@ -6,11 +6,13 @@ use crate::{
     beginning::note_uncommitted,
     candidate::{Candidate, Refusal, admissible, class_of, message, source_of, without_secrets},
     config::EXEMPT,
-    error::{Doing, Error, Result},
+    error::{Doing, Error, Kind, Result},
     git::{Change, ChangeKind, Oid},
-    journal::{Status, TrialRecord},
+    journal::{Event, Status, TrialRecord},
     progress::Observer,
     proposer::{Demand, Proposal},
+    run::now,
+    runlog::plain,
     session::{Checkout, Session},
     state::write_atomic,
     trial::{Done, NotReady},
@@ -67,6 +69,16 @@ impl Session {
     /// Exit code 3 for a candidate that is refused; the files then stay as they are. After a trial the
     /// editable files equal the champion's.
     pub fn attempt(&mut self, description: &str, observer: &mut dyn Observer) -> Result<Tried> {
+        let tried = self.attempt_unless_refused(description, observer);
+        if let Err(error) = &tried
+            && error.kind == Kind::Refused
+        {
+            self.journal.append(Event::Refused { at: now(), reason: plain(&error.to_string(), 300) })?;
+        }
+        tried
+    }
+
+    fn attempt_unless_refused(&mut self, description: &str, observer: &mut dyn Observer) -> Result<Tried> {
         self.check_sandbox(false, observer)?;
         without_secrets(self.state.root(), &self.task)?;
         self.check_protected()?;

@@ -55,11 +55,11 @@ impl Curve {
 
     /// The loss around a number of tokens, smoothed over those before it.
     fn at(&self, tokens: f64) -> f64 {
-        let inside = |point: &&(f64, f64)| point.0 <= tokens && point.0 > tokens * (1.0 - WINDOW);
-        let (sum, count) =
-            self.points.iter().filter(inside).fold((0.0, 0.0), |(s, n), point| (s + point.1, n + 1.0));
-        if count > 0.0 {
-            return sum / count;
+        let (from, to) = (tokens * (1.0 - WINDOW), tokens);
+        let first = self.points.partition_point(|point| point.0 <= from);
+        let inside = &self.points[first..first.max(self.points.partition_point(|point| point.0 <= to))];
+        if !inside.is_empty() {
+            return inside.iter().map(|point| point.1).sum::<f64>() / inside.len() as f64;
         }
         // large steps: the one next to it
         let nearest =

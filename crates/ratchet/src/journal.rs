@@ -177,6 +177,13 @@ pub enum Event {
         #[serde(default)]
         uses: Vec<Use>,
     },
+    /// A person's or an agent's `try` was refused; it is no trial.
+    Refused {
+        /// When.
+        at: String,
+        /// Why.
+        reason: String,
+    },
     /// A proposal that was made while a trial trained, and could not be used.
     Wasted {
         /// Who made it.

@@ -13,6 +13,7 @@ pub mod audit;
 pub mod beginning;
 pub mod brief;
 pub mod build;
+pub mod calibration;
 pub mod candidate;
 pub mod commands;
 pub(crate) mod companion;

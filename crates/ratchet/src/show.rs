@@ -21,6 +21,17 @@ use crate::{
     trial::no_such_trial,
 };
 
+/// Lines of a crash's log that are shown.
+pub(crate) const LOG_LINES: usize = 20;
+
+/// The log of the last thing that a trial did.
+pub(crate) fn last_log(trial: &Path) -> Option<PathBuf> {
+    ["run.log", "preflight.log", "build.log"]
+        .map(|name| trial.join(name))
+        .into_iter()
+        .find(|log| log.exists())
+}
+
 /// Seven digits of a commit.
 pub fn short(commit: &str) -> String {
     commit.chars().take(7).collect()
@@ -122,6 +133,49 @@ impl View {
         Some(Attribution::of(&curve(record.trial)?, &curve(record.parent?)?))
     }
 
+    /// How a trial came to be, as (name, text) for people: knobs moved, hint, strategy, mechanisms, what it builds on.
+    pub fn circumstances(&self, record: &TrialRecord) -> Vec<(&'static str, String)> {
+        let mut all = Vec::new();
+        let mut line = |name, value: String| all.push((name, value));
+        for change in &record.proposal.changes {
+            line("knob", plain(&format!("{}: {} -> {}", change.name, change.from, change.to), 200));
+        }
+        if let Some(version) = &record.program {
+            line("brief", self.state.briefs().join(format!("{version}.md")).display().to_string());
+        }
+        let demand = &record.demand;
+        if let Some(hint) = &demand.hint {
+            line("hint", plain(hint, 300));
+        }
+        if !demand.unlike.is_empty() {
+            line("asked", plain(&format!("for a category other than {}", demand.unlike.join(", ")), 300));
+        }
+        if demand.structural {
+            line("asked", "for a structural edit".to_owned());
+        }
+        if let Some(strategy) = demand.strategy {
+            line("strategy", strategy.as_str().to_owned());
+        }
+        if !demand.frozen.is_empty() {
+            line("frozen", plain(&demand.frozen.join(", "), 600));
+        }
+        for guidance in &demand.guidance {
+            line("guidance", plain(guidance, 600));
+        }
+        for used in &record.uses {
+            line("mechanism", used.to_string());
+        }
+        if let Some(from) = record.excursion {
+            line("excursion", format!("from the files of trial {from}"));
+        }
+        let carried: Vec<String> =
+            self.history.carried(record.carries).map(|c| c.trial.to_string()).collect();
+        if !carried.is_empty() {
+            line("carries", format!("the edits of trials {}", carried.join(", ")));
+        }
+        all
+    }
+
     /// One trial whole.
     pub fn show(&self, n: u64) -> Result<String> {
         let Some(tag) = &self.tag else {
@@ -174,47 +228,14 @@ impl View {
                 line(name, plain(value, 600));
             }
         }
-        for change in &record.proposal.changes {
-            line("knob", plain(&format!("{}: {} -> {}", change.name, change.from, change.to), 200));
-        }
         if let Some(expected) = record.proposal.expected_delta {
             line("expected", format!("{expected:+.6}"));
         }
         if let Some(class) = record.class {
             line("edit", class.to_string());
         }
-        if let Some(version) = &record.program {
-            line("brief", self.state.briefs().join(format!("{version}.md")).display().to_string());
-        }
-        let demand = &record.demand;
-        if let Some(hint) = &demand.hint {
-            line("hint", plain(hint, 300));
-        }
-        if !demand.unlike.is_empty() {
-            line("asked", plain(&format!("for a category other than {}", demand.unlike.join(", ")), 300));
-        }
-        if demand.structural {
-            line("asked", "for a structural edit".to_owned());
-        }
-        if let Some(strategy) = demand.strategy {
-            line("strategy", strategy.as_str().to_owned());
-        }
-        if !demand.frozen.is_empty() {
-            line("frozen", plain(&demand.frozen.join(", "), 600));
-        }
-        for guidance in &demand.guidance {
-            line("guidance", plain(guidance, 600));
-        }
-        for used in &record.uses {
-            line("mechanism", used.to_string());
-        }
-        if let Some(from) = record.excursion {
-            line("excursion", format!("from the files of trial {from}"));
-        }
-        let carried: Vec<String> =
-            self.history.carried(record.carries).map(|c| c.trial.to_string()).collect();
-        if !carried.is_empty() {
-            line("carries", format!("the edits of trials {}", carried.join(", ")));
+        for (name, value) in self.circumstances(record) {
+            line(name, value);
         }
         if let Some(gain) = self.attribution(record) {
             line("gain", gain.to_string());
@@ -222,16 +243,10 @@ impl View {
         line("memory", format!("{:.2} GB", record.memory_gb));
         line("time", format!("{:.1} s, ended {}", record.seconds, record.ended));
         line("files", dir.display().to_string());
-        if record.status == Status::Crash {
-            let log = ["run.log", "preflight.log", "build.log"]
-                .map(|name| dir.join(name))
-                .into_iter()
-                .find(|log| log.exists());
-            if let Some(log) = log {
-                let _ = writeln!(text, "\n{} (its end)", log.display());
-                for words in tail_of(&log, 20) {
-                    let _ = writeln!(text, "  | {words}");
-                }
+        if let Some(log) = last_log(&dir).filter(|_| record.status == Status::Crash) {
+            let _ = writeln!(text, "\n{} (its end)", log.display());
+            for words in tail_of(&log, LOG_LINES) {
+                let _ = writeln!(text, "  | {words}");
             }
         }
         let patch = plain_file::read(&dir.join("diff.patch")).unwrap_or_default();
