@@ -50,6 +50,7 @@ pub mod proposer;
 pub(crate) mod proposing;
 pub mod reach;
 pub mod rerun;
+pub mod review;
 pub mod risk;
 pub mod run;
 pub mod runlog;

@@ -1,0 +1,39 @@
+//! `ratchet review`: a person reads each keep and accepts, rejects or defers it.
+//!
+//! A kept trial is a finding, not yet a change that anyone wants: someone has to read it first. What was
+//! decided reaches nobody who proposes or judges, and needs no lock: a run may go on meanwhile.
+
+mod log;
+
+use std::collections::BTreeMap;
+
+pub use self::log::{Decision, Review, Reviews};
+use crate::{
+    error::Result,
+    history::History,
+    journal::{Status, TrialRecord},
+    show::View,
+    state::{State, Tag},
+};
+
+/// The keeps that a person is to review, oldest first: all but baselines.
+pub fn keeps(history: &History) -> impl Iterator<Item = &TrialRecord> {
+    history.trials().iter().filter(|record| record.status == Status::Keep && record.parent.is_some())
+}
+
+/// What was decided of each trial of a tag; one that is not named was not reviewed.
+///
+/// Fails where the decisions cannot be read.
+pub fn decisions(state: &State, tag: &Tag) -> Result<BTreeMap<u64, Decision>> {
+    let latest = Reviews::of(&state.tag(tag)).latest()?;
+    Ok(latest.into_iter().map(|(trial, review)| (trial, review.decision)).collect())
+}
+
+/// Keeps of a tag of which nothing was decided; a deferred one was at least looked at.
+///
+/// Fails where the decisions cannot be read.
+pub fn unreviewed(view: &View) -> Result<usize> {
+    let Some(tag) = &view.tag else { return Ok(0) };
+    let decided = decisions(&view.state, tag)?;
+    Ok(keeps(&view.history).filter(|record| !decided.contains_key(&record.trial)).count())
+}
