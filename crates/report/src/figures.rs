@@ -1,0 +1,104 @@
+//! Figures as a person reads them.
+
+use crate::Night;
+
+/// What stands where there is no figure.
+pub(crate) const NONE: &str = "–";
+
+/// Writes values of one night's metric, all with as many decimals as its noise makes sense of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    decimals: usize,
+}
+
+impl Figures {
+    /// Two digits of σ; without σ, six digits of a value.
+    pub(crate) fn of(night: &Night) -> Self {
+        let head = &night.headline;
+        let digits = |x: f64, n: i32| n - 1 - x.abs().log10().floor() as i32;
+        let some = |x: &f64| x.is_finite() && *x != 0.0;
+        let values = || night.trials.iter().filter_map(|t| t.value);
+        let decimals = match head.sigma.filter(some) {
+            Some(sigma) => digits(sigma, 2),
+            None => head.baseline.filter(some).or_else(|| values().find(some)).map_or(4, |v| digits(v, 6)),
+        };
+        Self { decimals: decimals.clamp(0, 6) as usize }
+    }
+
+    /// A value.
+    pub(crate) fn value(&self, value: Option<f64>) -> String {
+        match value {
+            Some(v) if v.is_finite() => self.plain(v),
+            _ => NONE.to_owned(),
+        }
+    }
+
+    /// A difference, with its sign.
+    pub(crate) fn delta(&self, delta: Option<f64>) -> String {
+        match delta {
+            Some(d) if d.is_finite() && d >= 0.0 => format!("+{}", self.plain(d)),
+            other => self.value(other),
+        }
+    }
+
+    fn plain(&self, v: f64) -> String {
+        let text = match v.abs() {
+            a if a >= 1e9 => format!("{v:.3e}"),
+            _ => format!("{v:.*}", self.decimals),
+        };
+        minus(text)
+    }
+}
+
+/// With a minus sign that is as wide as a plus.
+pub(crate) fn minus(text: String) -> String {
+    if text.contains('-') { text.replace('-', "−") } else { text }
+}
+
+/// `12,345`.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `3.2 M`: three digits of a large number.
+pub(crate) fn large(n: u64) -> String {
+    let n = n as f64;
+    match n {
+        0.0..1e4 => count(n as u64),
+        1e4..1e6 => format!("{:.0} k", n / 1e3),
+        1e6..1e9 => format!("{:.1} M", n / 1e6),
+        _ => format!("{:.1} G", n / 1e9),
+    }
+}
+
+/// `7 h 42 min`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let s = if seconds.is_finite() { seconds.max(0.0).round() as u64 } else { 0 };
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => format!("{} min", s / 60),
+        3600..360_000 => format!("{} h {:02} min", s / 3600, s % 3600 / 60),
+        _ => format!("{} h", count(s / 3600)),
+    }
+}
+
+/// `94 %`.
+pub(crate) fn percent(share: f64) -> String {
+    if share.is_finite() { minus(format!("{:.0} %", share * 100.0)) } else { NONE.to_owned() }
+}
+
+/// `one keep`, `3 keeps`.
+pub(crate) fn of(n: usize, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        _ => format!("{} {noun}s", count(n as u64)),
+    }
+}

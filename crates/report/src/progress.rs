@@ -1,0 +1,346 @@
+//! The drawing of a night: trial numbers against the metric.
+//!
+//! What was not kept lies on the worse side of the running best, so the labels of keeps lie on the better side,
+//! where there is nothing else.
+
+mod labels;
+
+use std::fmt::Write as _;
+
+use crate::figures::{Figures, NONE};
+use crate::night::{Status, Trial};
+use crate::scale::Scale;
+use crate::{Night, palette, range, text};
+
+/// Where and how it is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Canvas {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// A file of its own: with a title and its own style, and without links into the page.
+    pub(crate) alone: bool,
+    /// Longest label, characters.
+    pub(crate) label: usize,
+    /// Class on the root, for the page.
+    pub(crate) class: &'static str,
+}
+
+impl Canvas {
+    /// `progress.svg` and `progress.png`.
+    pub(crate) const FILE: Self = Self { width: 1000.0, height: 520.0, alone: true, label: 40, class: "" };
+    /// The page on a desktop.
+    pub(crate) const WIDE: Self =
+        Self { width: 1000.0, height: 440.0, alone: false, label: 40, class: " wide" };
+    /// The page on a phone.
+    pub(crate) const NARROW: Self =
+        Self { width: 380.0, height: 380.0, alone: false, label: 22, class: " narrow" };
+}
+
+/// The drawing on one canvas.
+pub(crate) struct Drawing<'a> {
+    night: &'a Night,
+    canvas: Canvas,
+    figures: Figures,
+    x: Scale,
+    y: Scale,
+    /// Where crashes are marked, beside the worse edge.
+    strip: f64,
+}
+
+impl<'a> Drawing<'a> {
+    /// The whole drawing as SVG.
+    pub(crate) fn svg(night: &'a Night, canvas: Canvas) -> String {
+        let mut out = String::with_capacity(4096 + night.trials.len() * 160);
+        let Canvas { width, height, class, .. } = canvas;
+        let name = text::line(&format!("Progress of {} {}", night.task, night.tag), 120);
+        let _ = write!(
+            out,
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="drawing{class}" viewBox="0 0 {width} {height}" role="img" aria-label="{}""#,
+            escaped(&name)
+        );
+        if canvas.alone {
+            let _ = write!(out, r#" width="{width}" height="{height}""#);
+            let _ = write!(out, "><style>{}</style>", palette::drawing_alone());
+        } else {
+            out.push('>');
+        }
+        let _ = write!(out, r#"<rect class="paper" width="{width}" height="{height}" rx="8"/>"#);
+        let top = if canvas.alone { 84.0 } else { 44.0 };
+        if canvas.alone {
+            head(night, &mut out);
+        }
+        // labels need room on the better side
+        let (below, above) = if night.lower_is_better { (0.22, 0.0) } else { (0.0, 0.22) };
+        let values = range::of_values(night, below, above);
+        if let Some((from, to)) = values.or_else(|| (!night.trials.is_empty()).then_some((0.0, 1.0))) {
+            let (upper, lower) = (top, height - 40.0);
+            let (start, end, strip) = match night.lower_is_better {
+                true => (lower, upper + 18.0, upper + 7.0),
+                false => (lower - 18.0, upper, lower - 7.0),
+            };
+            let figures = Figures::of(night);
+            let left = 12.0 + 6.6 * figures.value(Some(to)).chars().count().max(6) as f64;
+            let last = night.trials.len() as f64;
+            let drawing = Self {
+                night,
+                canvas,
+                figures,
+                x: Scale { from: 0.0, to: last + 0.5 + last * 0.015, start: left, end: width - 16.0 },
+                y: Scale { from, to, start, end },
+                strip,
+            };
+            drawing.legend(&mut out, top - 22.0);
+            drawing.axes(&mut out, values.is_some());
+            drawing.briefs(&mut out);
+            if values.is_some() {
+                drawing.best(&mut out);
+                drawing.discards(&mut out);
+            }
+            drawing.crashes(&mut out);
+            if values.is_some() {
+                drawing.keeps(&mut out);
+                labels::draw(&drawing, &mut out);
+            } else {
+                drawing.note(&mut out, "no trial has a value yet: all of them crashed");
+            }
+        } else {
+            let _ = write!(
+                out,
+                r#"<text x="{}" y="{}" text-anchor="middle">no trial has ended yet</text>"#,
+                width / 2.0,
+                height / 2.0
+            );
+        }
+        out.push_str("</svg>");
+        out
+    }
+
+    fn place(&self, trial: &Trial) -> Option<(f64, f64)> {
+        let value = trial.value.filter(|v| v.is_finite() && trial.status != Status::Crash)?;
+        Some((self.x.at(trial.trial as f64), self.y.at(value)))
+    }
+
+    fn is_off(&self, value: f64) -> bool {
+        value < self.y.from || value > self.y.to
+    }
+
+    fn legend(&self, out: &mut String, y: f64) {
+        let mut x = self.x.start.min(64.0);
+        let wide = self.canvas.width > 600.0;
+        let mut item = |mark: &str, word: &str| {
+            let _ = write!(
+                out,
+                r#"<g transform="translate({x:.0} {y})">{mark}<text x="10" y="4">{word}</text></g>"#
+            );
+            x += if wide { 34.0 } else { 22.0 } + word.chars().count() as f64 * if wide { 6.0 } else { 5.6 };
+        };
+        item(r#"<circle class="keep" r="5"/>"#, "kept");
+        item(r#"<circle class="discard" r="3"/>"#, "discarded");
+        item(r#"<path class="crash" d="M-3-3 3 3M-3 3 3-3"/>"#, "crashed");
+        item(r#"<path class="best" d="M-8 0H6"/>"#, if wide { "running best" } else { "best" });
+        if self.night.headline.sigma.is_some() {
+            item(r#"<rect class="band" x="-8" y="-5" width="14" height="10"/>"#, "± 2σ");
+        }
+        if wide {
+            item("", if self.night.lower_is_better { "lower is better" } else { "higher is better" });
+        }
+    }
+
+    fn axes(&self, out: &mut String, has_values: bool) {
+        let Canvas { width, height, .. } = self.canvas;
+        let (left, right) = (self.x.start, self.x.end);
+        let bottom = height - 40.0;
+        if has_values {
+            for (v, word) in self.y.ticks(if width > 600.0 { 7 } else { 6 }) {
+                let y = self.y.at(v);
+                let _ = write!(out, r#"<path class="grid" d="M{left:.1} {y:.1}H{right:.1}"/>"#);
+                let _ = write!(
+                    out,
+                    r#"<text x="{:.1}" y="{:.1}" text-anchor="end">{word}</text>"#,
+                    left - 8.0,
+                    y + 4.0
+                );
+            }
+        }
+        let _ = write!(out, r#"<path class="grid" d="M{left:.1} {bottom:.1}H{right:.1}"/>"#);
+        for (v, word) in self.x.ticks(if width > 600.0 { 10 } else { 5 }) {
+            if v.fract() == 0.0 && v <= self.night.trials.len() as f64 {
+                let (x, y) = (self.x.at(v), bottom + 16.0);
+                let _ = write!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{word}</text>"#);
+            }
+        }
+        let metric = escaped(&text::line(&self.night.metric, 40));
+        let middle = (left + right) / 2.0;
+        let _ =
+            write!(out, r#"<text x="{middle:.1}" y="{:.1}" text-anchor="middle">trial</text>"#, height - 8.0);
+        let y = (self.y.start + self.y.end) / 2.0;
+        let _ = write!(
+            out,
+            r#"<text transform="translate(13 {y:.1}) rotate(-90)" text-anchor="middle">{metric}</text>"#
+        );
+    }
+
+    fn briefs(&self, out: &mut String) {
+        let mut free = f64::NEG_INFINITY;
+        for (i, brief) in self.night.briefs.iter().enumerate().skip(1) {
+            let x = self.x.at(brief.from as f64 - 0.5);
+            let (top, bottom) = (self.y.end.min(self.strip - 7.0), self.canvas.height - 40.0);
+            let _ = write!(out, r#"<path class="brief" d="M{x:.1} {top:.1}V{bottom:.1}"/>"#);
+            if x > free {
+                let _ = write!(
+                    out,
+                    r#"<text class="brieftext" x="{:.1}" y="{:.1}">brief {}</text>"#,
+                    x + 4.0,
+                    bottom - 6.0,
+                    i + 1
+                );
+                free = x + 50.0;
+            }
+        }
+    }
+
+    /// The running best as steps, and what noise alone makes of it.
+    fn best(&self, out: &mut String) {
+        let keeps: Vec<_> = self.night.trials.iter().filter(|t| t.status == Status::Keep).collect();
+        let places: Vec<(f64, f64)> = keeps
+            .iter()
+            .filter_map(|t| Some((self.x.at(t.trial as f64), t.value.filter(|v| v.is_finite())?)))
+            .collect();
+        let end = self.x.at(self.night.trials.len() as f64);
+        let steps = |offset: f64| {
+            let mut corners = Vec::with_capacity(2 * places.len() + 1);
+            for (i, &(x, v)) in places.iter().enumerate() {
+                corners.push((x, self.y.at(v + offset)));
+                corners.push((places.get(i + 1).map_or(end, |next| next.0), self.y.at(v + offset)));
+            }
+            corners
+        };
+        if places.is_empty() {
+            return;
+        }
+        if let Some(sigma) = self.night.headline.sigma.filter(|s| s.is_finite() && *s > 0.0) {
+            let back = steps(-2.0 * sigma).into_iter().rev();
+            let _ = write!(
+                out,
+                r#"<path class="band" d="{}Z"/>"#,
+                path(steps(2.0 * sigma).into_iter().chain(back))
+            );
+        }
+        let _ = write!(out, r#"<path class="best" d="{}"/>"#, path(steps(0.0)));
+    }
+
+    fn discards(&self, out: &mut String) {
+        let r = if self.night.trials.len() > 500 { 2.0 } else { 3.0 };
+        for trial in self.night.trials.iter().filter(|t| t.status == Status::Discard) {
+            let Some((x, y)) = self.place(trial) else { continue };
+            if trial.value.is_some_and(|v| self.is_off(v)) {
+                let tip = if y < (self.y.start + self.y.end) / 2.0 { "l4 7h-8z" } else { "l4-7h-8z" };
+                self.point(out, trial, &format!(r#"<path class="off" d="M{x:.1} {y:.1}{tip}"#), "path");
+            } else {
+                self.point(
+                    out,
+                    trial,
+                    &format!(r#"<circle class="discard" cx="{x:.1}" cy="{y:.1}" r="{r}"#),
+                    "circle",
+                );
+            }
+        }
+    }
+
+    fn crashes(&self, out: &mut String) {
+        let y = self.strip;
+        let a = if self.night.trials.len() > 500 { 2.0 } else { 3.0 };
+        for trial in &self.night.trials {
+            if self.place(trial).is_none() {
+                let x = self.x.at(trial.trial as f64);
+                let mark = format!(
+                    r#"<path class="crash" d="M{:.1} {:.1}l{w} {w}m-{w} 0l{w}-{w}"#,
+                    x - a,
+                    y - a,
+                    w = 2.0 * a
+                );
+                self.point(out, trial, &mark, "path");
+            }
+        }
+    }
+
+    fn keeps(&self, out: &mut String) {
+        for trial in self.night.trials.iter().filter(|t| t.status == Status::Keep) {
+            let Some((x, y)) = self.place(trial) else { continue };
+            let mark = match trial.outcome.as_str() {
+                "baseline" => {
+                    format!(r#"<rect class="base" x="{:.1}" y="{:.1}" width="9" height="9"#, x - 4.5, y - 4.5)
+                }
+                _ => format!(r#"<circle class="keep" cx="{x:.1}" cy="{y:.1}" r="5.5"#),
+            };
+            self.point(out, trial, &mark, if trial.outcome == "baseline" { "rect" } else { "circle" });
+        }
+    }
+
+    /// `mark` lacks the end of its last attribute.
+    fn point(&self, out: &mut String, trial: &Trial, mark: &str, element: &str) {
+        let n = trial.trial;
+        let value = self.figures.value(trial.value);
+        let state = match trial.status {
+            Status::Keep => "keep",
+            Status::Discard => "discard",
+            Status::Crash => "crash",
+        };
+        let off = match trial.value {
+            Some(v) if trial.status != Status::Crash && self.is_off(v) => ", off the scale",
+            _ => "",
+        };
+        let value = if value == NONE { String::new() } else { format!(", {value}{off}") };
+        let what = text::line(&trial.description, 70);
+        let title = format!("{n}: {state}{value}\n{what}");
+        match self.canvas.alone {
+            true => {
+                let _ = write!(out, r#"{mark}"><title>{}</title></{element}>"#, escaped(&title));
+            }
+            false => {
+                let _ = write!(
+                    out,
+                    r##"<a href="#t{n}">{mark}"><title>{}</title></{element}></a>"##,
+                    escaped(&title)
+                );
+            }
+        }
+    }
+
+    fn note(&self, out: &mut String, words: &str) {
+        let (x, y) = ((self.x.start + self.x.end) / 2.0, (self.y.start + self.y.end) / 2.0);
+        let _ = write!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{words}</text>"#);
+    }
+}
+
+fn head(night: &Night, out: &mut String) {
+    let figures = Figures::of(night);
+    let head = &night.headline;
+    let title = text::line(&format!("{} · {}", night.task, night.tag), 90);
+    let _ = write!(out, r#"<text class="title" x="20" y="30">{}</text>"#, escaped(&title));
+    let gain = head.gain.map_or(String::new(), |g| format!(" · gain {}", figures.delta(Some(g))));
+    let within = head.gain_within.map_or(String::new(), |w| format!(" ± {}", figures.value(Some(w))));
+    let below = format!(
+        "{} {}{gain}{within} · {} of {}",
+        text::line(&night.metric, 30),
+        figures.value(head.best),
+        crate::figures::of(head.keeps, "keep"),
+        crate::figures::of(head.trials, "trial"),
+    );
+    let _ = write!(out, r#"<text x="20" y="48">{}</text>"#, escaped(&below));
+}
+
+fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let mut d = String::new();
+    for (x, y) in points {
+        let _ = write!(d, "{}{x:.1} {y:.1}", if d.is_empty() { 'M' } else { 'L' });
+    }
+    d
+}
+
+/// Text as XML and HTML take it.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let _ = maud::Escaper::new(&mut out).write_str(text);
+    out
+}
