@@ -13,7 +13,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::processes::{MARK, descendants, die_with_driver, put_back, set_apart, signal_all};
+use crate::processes::{MARK, descendants, die_with_driver, put_back, signal_all, spawn_apart};
 
 /// Time to end its own commands and itself after TERM.
 const GRACE: Duration = Duration::from_secs(5);
@@ -42,9 +42,7 @@ impl Companion {
         unsafe {
             process.pre_exec(die_with_driver);
         }
-        let child = process.spawn()?;
-        set_apart(child.id());
-        Ok(Self(child))
+        Ok(Self(spawn_apart(&mut process)?))
     }
 
     /// Whether it has ended.

@@ -44,6 +44,7 @@ impl Desk<'_> {
                 let confined = confined(self.task)?;
                 let (scratch, stop) = (self.scratch.clone(), self.stop.clone());
                 let mut proposer = AgentProposer::new(agent, scratch, mark(root), stop, confined);
+                proposer.withhold(self.task.notify.webhook_variable.as_deref());
                 proposer.check(&self.caps(), root)?;
                 if confined {
                     let policy = reach::agent(self.task, root, self.worktree.path(), proposer.command());

@@ -41,6 +41,7 @@ pub(crate) mod material;
 pub mod measure;
 pub mod night;
 pub mod noise;
+pub mod notify;
 pub mod novelty;
 pub(crate) mod patience;
 pub mod plain_file;

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::Read,
+    process::{Child, Command},
     sync::{Mutex, PoisonError},
 };
 
@@ -35,9 +36,12 @@ impl Process {
 /// Children of this process that are no part of any command it runs, and neither is what descends from them.
 static APART: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Leaves a child and its descendants out of [`descendants`].
-pub(crate) fn set_apart(child: u32) {
-    APART.lock().unwrap_or_else(PoisonError::into_inner).insert(child);
+/// Starts a child that [`descendants`] leaves out from its first moment on, with its own descendants.
+pub(crate) fn spawn_apart(command: &mut Command) -> std::io::Result<Child> {
+    let mut apart = APART.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn()?;
+    apart.insert(child.id());
+    Ok(child)
 }
 
 /// Ends that, once the child was waited for.
@@ -78,7 +82,8 @@ fn parse_stat(pid: u32, text: &str) -> Option<Process> {
 #[cfg(target_os = "linux")]
 pub fn descendants(child: u32) -> Vec<Process> {
     let own = std::process::id();
-    let apart = APART.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // held to the end: what is started meanwhile is not to be taken for a stray
+    let apart = APART.lock().unwrap_or_else(PoisonError::into_inner);
     let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
     for process in processes().into_iter().filter(|process| !apart.contains(&process.pid)) {
         if process.zombie && process.parent == own && process.pid != child {

@@ -22,7 +22,7 @@ use crate::{
     proposing::{Ask, NoCandidate, Proposed},
     search::{Levels, Use},
     session::Session,
-    stop::{Rules, Watch},
+    stop::{Ending, Rules, Watch},
     trial::{Done, NotReady, Open},
     verdict::Rule,
 };
@@ -50,6 +50,8 @@ pub(crate) const SIGNALLED: &str = "stopped by a signal";
 pub struct Summary {
     /// Why it ended.
     pub reason: String,
+    /// The same as a kind.
+    pub ending: Ending,
     /// Trials of this run.
     pub trials: u64,
     /// Time of this run.
@@ -95,6 +97,8 @@ struct Shift<'a> {
     lookahead: bool,
     /// What makes the next one.
     ahead: Option<Companion>,
+    /// Whether it ends because nobody is left who proposes.
+    given_up: bool,
 }
 
 impl Shift<'_> {
@@ -144,12 +148,14 @@ impl Session {
             noted: None,
             lookahead,
             ahead: None,
+            given_up: false,
         };
         let mut result = self.run_loop(&mut shift, observer);
         shift.ahead = None; // it ends before its run does
         if result.as_ref().is_ok_and(|reason| reason == SIGNALLED) && shift.control.wish().ends() {
             result = Ok(control::STOPPED.to_owned()); // `--now` comes as a signal
         }
+        let given_up = shift.given_up;
         let kept = self.keep_spread();
         let reason = match &result {
             Ok(reason) => reason.clone(),
@@ -162,6 +168,7 @@ impl Session {
         kept?;
         let history = self.history();
         Ok(Summary {
+            ending: watch.ending(&reason, given_up),
             reason,
             trials: watch.trials,
             elapsed: watch.elapsed(),
@@ -280,6 +287,7 @@ impl Session {
         };
         let goes_on = if stands_in { shift.patience.no_stand_in() } else { shift.patience.give_up() };
         if !goes_on {
+            shift.given_up = true;
             return Ok(Some(given_up));
         }
         if !stands_in {

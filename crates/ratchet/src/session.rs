@@ -196,6 +196,7 @@ impl Session {
             .hint("start another with --tag"));
         }
         worktree.restore(champion, &champion_files)?;
+        task.notify.check_tree(worktree.path())?;
         save_foreign_results(&state, observer)?;
         ledger::write(&state, &task.metric.name, journal.history().trials())?;
         state.set_current(&tag)?;

@@ -10,6 +10,22 @@ use crate::{
     proposer::Budget,
 };
 
+/// A time of day as people write it, `07:30`.
+pub fn clock(text: &str) -> Result<Time, String> {
+    Time::strptime("%H:%M", text).map_err(|_| "must be a time of day, for example 07:30".to_owned())
+}
+
+/// What kind of end a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its time was up.
+    Clock,
+    /// Another rule, or a person.
+    Asked,
+    /// It could not go on.
+    Trouble,
+}
+
 /// The rules that a run was started with; `None` where none is set.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
@@ -115,6 +131,17 @@ impl Watch {
         None
     }
 
+    /// What kind of end the run came to; `given_up`: no proposer was left.
+    pub fn ending(&self, reason: &str, given_up: bool) -> Ending {
+        let by_clock = self.deadline.as_ref().is_some_and(|(_, clock)| clock == reason);
+        let crashing = self.max_crashes > 0 && self.crashes_in_a_row >= self.max_crashes;
+        match by_clock {
+            true => Ending::Clock,
+            false if given_up || crashing => Ending::Trouble,
+            false => Ending::Asked,
+        }
+    }
+
     /// What is left, for the proposer.
     pub fn budget(&self) -> Budget {
         Budget {
@@ -149,7 +176,7 @@ fn counted(trials: u64) -> String {
 }
 
 /// From `now` to the next time it is `until`, by this machine's calendar.
-fn time_until(now: &Zoned, until: Time) -> Duration {
+pub(crate) fn time_until(now: &Zoned, until: Time) -> Duration {
     let today = now.date().to_datetime(until).to_zoned(now.time_zone().clone());
     let next = match today {
         Ok(at) if at > *now => Ok(at),
@@ -187,6 +214,7 @@ mod tests {
         let mut crashing = watch(Rules::default(), Goal::Minimize);
         (0..3).for_each(|_| crashing.count_trial(false, true));
         assert!(crashing.reason(None).unwrap().contains("crashes in a row"));
+        assert_eq!(crashing.ending(&crashing.reason(None).unwrap(), false), Ending::Trouble);
 
         let mut paid =
             watch(Rules { max_tokens: Some(10), max_usd: Some(1.0), ..Rules::default() }, Goal::Minimize);
@@ -197,6 +225,9 @@ mod tests {
 
         let timed = watch(Rules { time: Some(Duration::ZERO), ..Rules::default() }, Goal::Minimize);
         assert!(timed.reason(None).unwrap().contains("time is up"));
+        assert_eq!(timed.ending(&timed.reason(None).unwrap(), false), Ending::Clock);
+        assert_eq!(timed.ending("stopped", false), Ending::Asked);
+        assert_eq!(timed.ending("nobody proposes", true), Ending::Trouble);
     }
 
     #[test]

@@ -66,6 +66,9 @@ impl Task {
         if let Err(problem) = self.proposer.check() {
             return wrong(problem);
         }
+        if let Err(problem) = self.notify.check() {
+            return wrong(format!("[notify] {problem}"));
+        }
         for own in EXEMPT {
             if let Some(pattern) =
                 self.patterns().find(|p| self.editable.contains(Path::new(own)) && matches(p.get_ref(), own))

@@ -5,6 +5,7 @@
 
 mod answerer;
 mod check;
+mod notify;
 mod proposer;
 
 use std::{
@@ -16,8 +17,11 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-pub use self::answerer::Answerer;
 use self::check::line_of;
+pub use self::{
+    answerer::Answerer,
+    notify::{Address, NotifySection, Occasion},
+};
 use crate::{
     error::{Error, Result},
     plain_file,
@@ -62,6 +66,9 @@ pub struct Task {
     /// Confines.
     #[serde(default)]
     pub sandbox: Sandbox,
+    /// Tells.
+    #[serde(default)]
+    pub notify: NotifySection,
     #[serde(skip)]
     editable: Editable,
 }
@@ -483,7 +490,12 @@ impl Task {
         let mut task: Self = toml::from_str(&text).map_err(|error| {
             let line = line_of(&text, error.span());
             let shown = text.lines().nth(line - 1).unwrap_or_default().trim();
-            let shown = if shown.is_empty() { String::new() } else { format!(": `{}`", plain(shown, 80)) };
+            // a webhook's address is shown to nobody
+            let shown = if shown.is_empty() || shown.starts_with("webhook") {
+                String::new()
+            } else {
+                format!(": `{}`", plain(shown, 80))
+            };
             Error::usage(format!("line {line}{shown}: {}", error.message().replace('\n', " "))).at(&path)
         })?;
         let at = |span: Range<usize>, what: String| {
@@ -506,6 +518,7 @@ impl Task {
         task.editable = Editable(set.build().map_err(|error| at(patterns.span(), error.to_string()))?);
         task.check(&text)?;
         task.accept.goal = task.metric.goal;
+        task.notify.keep_secret();
         Ok(task)
     }
 

@@ -13,7 +13,7 @@ use ratchet::{
     session::Asked,
     sim,
     state::Tag,
-    stop::Rules,
+    stop::{self, Rules},
 };
 
 /// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
@@ -290,7 +290,7 @@ pub(crate) struct StopArgs {
     #[arg(long, value_name = "H", value_parser = hours)]
     hours: Option<Duration>,
     /// Stop at this time of day
-    #[arg(long, value_name = "HH:MM", value_parser = clock)]
+    #[arg(long, value_name = "HH:MM", value_parser = stop::clock)]
     until: Option<jiff::civil::Time>,
     /// Stop when the best value reaches X
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
@@ -456,9 +456,4 @@ fn dollars(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|usd: &f64| usd.is_finite() && *usd >= 0.0)
         .ok_or_else(|| "must be an amount".to_owned())
-}
-
-fn clock(text: &str) -> Result<jiff::civil::Time, String> {
-    jiff::civil::Time::strptime("%H:%M", text)
-        .map_err(|_| "must be a time of day, for example 07:30".to_owned())
 }

@@ -10,6 +10,7 @@ use ratchet::{
     beginning::New,
     config::{Level, ProposerKind, Task},
     error::Error,
+    notify::Herald,
     run::Crew,
     session::{Asked, Session},
 };
@@ -24,7 +25,10 @@ pub(crate) fn run(root: &Path, args: RunArgs) -> Result<ExitCode> {
     let (mut session, mut screen) = open(root, &asked, New::Created)?;
     let levels = levels.map(|levels| Level::from(levels).into());
     let crew = Crew { kind: proposer.map(Into::into), levels, ..Crew::default() };
-    let result = session.run(stop.into(), crew, &mut screen);
+    let rules = stop.into();
+    let mut herald = Herald::new(&session, &rules, &mut screen)?;
+    let result = session.run(rules, crew, &mut herald);
+    herald.run_ended(&result);
     screen.clear();
     let ended = result?;
     screen.line(&format!("ended: {}", ended.reason));

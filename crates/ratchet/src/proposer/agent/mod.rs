@@ -48,6 +48,8 @@ pub struct AgentProposer {
     policy: Option<Policy>,
     scratch: PathBuf,
     mark: OsString,
+    /// A variable of the driver's that is none of the agent's business.
+    withheld: Option<String>,
     stop: StopFlag,
     spent: Usage,
 }
@@ -73,6 +75,7 @@ impl AgentProposer {
             policy: None,
             scratch,
             mark,
+            withheld: None,
             stop,
             spent: Usage::default(),
         }
@@ -162,6 +165,11 @@ impl AgentProposer {
         (words, !self.command.iter().any(|word| word.contains(PROMPT)))
     }
 
+    /// Keeps a variable of this process from the agent.
+    pub(crate) fn withhold(&mut self, variable: Option<&str>) {
+        self.withheld = variable.map(str::to_owned);
+    }
+
     /// An agent needs the user's own environment, keys included; trials never get it.
     fn env(&self, worktree: &Path) -> BTreeMap<OsString, OsString> {
         let mut env: BTreeMap<_, _> = std::env::vars_os().collect();
@@ -172,6 +180,9 @@ impl AgentProposer {
             for (name, value) in tool.set {
                 env.entry(name.into()).or_insert_with(|| value.into());
             }
+        }
+        if let Some(name) = &self.withheld {
+            env.remove(OsStr::new(name));
         }
         env.insert(MARK.into(), self.mark.clone());
         env.insert(CEILING.into(), ceiling(worktree));
