@@ -18,7 +18,6 @@ use self::{
 };
 use crate::{
     config::{Occasion, Task},
-    control::{self, Wish},
     error::{Error, Result},
     progress::{Observer, Progress},
     run::Summary,
@@ -38,7 +37,7 @@ pub struct Herald<'a> {
 impl<'a> Herald<'a> {
     /// For a run of this session. Exit code 4 where the webhook's address cannot be read.
     pub fn new(session: &Session, rules: &Rules, inner: &'a mut dyn Observer) -> Result<Self> {
-        let (task, state) = (&session.task, session.state.clone());
+        let task = &session.task;
         let has_end = rules.time.is_some() || rules.until.is_some();
         let tag = session.tag.as_str();
         let standing = Standing::new(task, tag, session.history(), session.setting.budget(), has_end);
@@ -47,9 +46,8 @@ impl<'a> Herald<'a> {
         let post = match task.notify.is_used() {
             false => None,
             true => {
-                let paused = move || control::wish(&state, std::process::id()) == Some(Wish::Pause);
                 let way = Way::of(task, session.state.root())?;
-                Some(Post::open(way, standing.clone(), on.clone(), paused))
+                Some(Post::open(way, standing.clone(), on.clone()))
             }
         };
         Ok(Self { inner, post, standing, on })
@@ -103,6 +101,8 @@ impl Observer for Herald<'_> {
                 let keep = standing.ended(record, champion).filter(|_| self.on.contains(&Occasion::Keep));
                 keep.into_iter().for_each(|message| post.send(message));
             }
+            Progress::Paused => standing.paused(true),
+            Progress::Resumed => standing.paused(false),
             Progress::Note(_) | Progress::Output(_) => {}
         }
     }

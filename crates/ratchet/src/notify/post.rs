@@ -77,13 +77,8 @@ impl Trouble {
 }
 
 impl Post {
-    /// Starts the thread. `paused` says whether a person has the run wait.
-    pub(super) fn open(
-        way: Way,
-        standing: Arc<Mutex<Standing>>,
-        on: Vec<Occasion>,
-        paused: impl Fn() -> bool + Send + 'static,
-    ) -> Self {
+    /// Starts the thread.
+    pub(super) fn open(way: Way, standing: Arc<Mutex<Standing>>, on: Vec<Occasion>) -> Self {
         let (queue, waiting) = mpsc::sync_channel::<Message>(QUEUE);
         let (ended, done) = mpsc::channel();
         let trouble = Arc::new(Mutex::new(Trouble::default()));
@@ -96,7 +91,7 @@ impl Post {
                     Err(RecvTimeoutError::Timeout) => Vec::new(),
                     Err(RecvTimeoutError::Disconnected) => break,
                 };
-                messages.extend(lock(&standing).due(Instant::now(), &Zoned::now(), paused()));
+                messages.extend(lock(&standing).due(Instant::now(), &Zoned::now()));
                 for message in messages.iter().filter(|message| on.contains(&message.event)) {
                     if let Err(error) = way.tell(message) {
                         lock(&told).first.get_or_insert(error);

@@ -35,6 +35,8 @@ pub(super) struct Standing {
     since: Instant,
     /// What a trial may take.
     trial: Duration,
+    /// Whether the loop waits because a person has it wait.
+    paused: bool,
     /// Whether the silence has been told of.
     told: bool,
     /// When the next morning is, for a run that no clock ends.
@@ -70,6 +72,7 @@ impl Standing {
             doing: "getting ready".to_owned(),
             since: Instant::now(),
             trial: longest_trial(task, budget, history),
+            paused: false,
             told: false,
             morning: None,
             morning_at: task.notify.morning_at,
@@ -128,14 +131,16 @@ impl Standing {
         self.trial * SILENCE
     }
 
-    /// What the time that has passed gives reason to tell. `paused`: a person has it wait.
-    pub(super) fn due(&mut self, now: Instant, clock: &Zoned, paused: bool) -> Vec<Message> {
+    pub(super) fn paused(&mut self, paused: bool) {
+        self.paused = paused;
+        self.heard_of(Instant::now());
+    }
+
+    /// What the time that has passed gives reason to tell.
+    pub(super) fn due(&mut self, now: Instant, clock: &Zoned) -> Vec<Message> {
         let mut due = Vec::new();
-        if paused && self.open.is_none() {
-            self.heard_of(now);
-        }
         let silent = now.saturating_duration_since(self.since);
-        if !self.told && silent >= self.patience() {
+        if !self.told && !self.paused && silent >= self.patience() {
             self.told = true;
             let reason = format!("no trial has finished for {}; last seen: {}", span(silent), self.doing);
             let mut message = self.message(Occasion::Stuck).because(&reason);
