@@ -39,6 +39,7 @@ pub mod ledger;
 pub mod live;
 pub(crate) mod material;
 pub mod measure;
+pub mod morning;
 pub mod night;
 pub mod noise;
 pub mod notify;

@@ -24,6 +24,7 @@ mod readme;
 mod refusals;
 mod replay;
 mod replicates;
+mod report;
 mod repositories;
 mod run;
 mod search;

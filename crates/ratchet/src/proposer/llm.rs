@@ -16,6 +16,7 @@ use std::{fs, path::PathBuf};
 
 use ::llm::{AskError, Model};
 
+pub(crate) use self::writers::lessons_told;
 use self::{
     asker::Asker,
     reviewer::{Submission, review},

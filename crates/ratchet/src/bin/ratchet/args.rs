@@ -124,6 +124,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         tag: TagArg,
     },
+    /// The night as a page, report.html, with progress.svg, progress.png and results.json beside it
+    Report {
+        /// Where to write it; default: report/ in the tag's folder below .ratchet/
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        tag: TagArg,
+    },
     /// Try what a confined process must not do; `doctor` runs it
     #[command(name = forbidden::COMMAND, hide = true)]
     TryForbidden {

@@ -24,7 +24,7 @@ use ratchet::{
     history::History,
     journal::TrialRecord,
     live::Live,
-    night,
+    morning, night,
     session::{Asked, Session},
     show::{View, short},
     sim::{self, Landscape},
@@ -102,6 +102,13 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Mcp { place } => mcp::serve(root, place.into()),
         Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
         Command::Log { tag } => print(&View::open(root, tag.tag)?.log()),
+        Command::Report { out, tag } => {
+            let written = morning::write(&View::open(root, tag.tag)?, out.as_deref())?;
+            print(&format!(
+                "{}\nbeside it: progress.svg, progress.png, results.json\n",
+                written.page.display()
+            ))
+        }
         Command::Hint { text, remove, tag } => {
             let view = View::open(root, tag.tag)?;
             print(&match (text, remove) {

@@ -10,6 +10,7 @@ use ratchet::{
     beginning::New,
     config::{Level, ProposerKind, Task},
     error::Error,
+    morning,
     notify::Herald,
     run::Crew,
     session::{Asked, Session},
@@ -27,12 +28,15 @@ pub(crate) fn run(root: &Path, args: RunArgs) -> Result<ExitCode> {
     let crew = Crew { kind: proposer.map(Into::into), levels, ..Crew::default() };
     let rules = stop.into();
     let mut herald = Herald::new(&session, &rules, &mut screen)?;
-    let result = session.run(rules, crew, &mut herald);
+    let mut report = morning::Writer::new(root, session.tag.clone(), &mut herald);
+    let result = session.run(rules, crew, &mut report);
+    let written = report.finish();
     herald.run_ended(&result);
     screen.clear();
     let ended = result?;
     screen.line(&format!("ended: {}", ended.reason));
-    print(&summary(&ended, &session.task.metric.name, session.tag.as_str()))?;
+    let page = written.map(|written| written.page);
+    print(&summary(&ended, &session.task.metric.name, session.tag.as_str(), page.as_deref()))?;
     played(&session)
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     io::{IsTerminal, Write},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -141,8 +142,8 @@ impl Observer for Screen {
     }
 }
 
-/// What a run came to, and how to read on.
-pub(crate) fn summary(summary: &Summary, metric: &str, tag: &str) -> String {
+/// What a run came to, and how to read on; `page` is its report.
+pub(crate) fn summary(summary: &Summary, metric: &str, tag: &str, page: Option<&Path>) -> String {
     let [keeps, discards, crashes] = summary.counts;
     let seconds = summary.elapsed.as_secs();
     let time = if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) };
@@ -160,6 +161,9 @@ pub(crate) fn summary(summary: &Summary, metric: &str, tag: &str) -> String {
             champion.trial,
             champion.commit.as_deref().map_or("-".to_owned(), short)
         );
+    }
+    if let Some(page) = page {
+        text += &format!("report: {}\n", page.display());
     }
     text += &format!(
         "read on: results.tsv; ratchet log; ratchet show N; git log -p ratchet/{tag}\n\

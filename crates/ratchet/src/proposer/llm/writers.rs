@@ -1,7 +1,8 @@
 //! Those who make a proposal: analyst, planner, engineer, retrospector, and what they have learnt.
 //!
 //! `lessons` is private to this module, and nothing that leaves it bears a lesson: a [`Draft`] holds the proposal
-//! and its diff. So the compiler sees to it that lessons influence proposals and never a judgment.
+//! and its diff. So the compiler sees to it that lessons influence proposals and never a judgment. What people read
+//! in a report is [`lessons_told`], in the report's own type.
 
 mod analyst;
 mod engineer;
@@ -11,6 +12,7 @@ mod retrospector;
 
 use std::{fs, path::Path};
 
+pub(crate) use self::lessons::lessons_told;
 use self::{analyst::analysis, engineer::Engineer, lessons::Lessons, planner::plan};
 use super::{
     asker::Asker,

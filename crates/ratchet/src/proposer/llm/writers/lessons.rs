@@ -118,6 +118,10 @@ impl Lessons {
                 String::new()
             }
         };
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: PathBuf, text: &str) -> Self {
         let mut lessons = Self { path, seen: 0, all: Vec::new() };
         for text in text.lines() {
             let text = text.trim();
@@ -205,6 +209,22 @@ impl Lessons {
         }
         list
     }
+}
+
+/// What a tag has learnt, for the people who read its report: what is left of each lesson after so many trials.
+/// Changes nothing, and has nothing where the file cannot be read.
+pub(crate) fn lessons_told(folder: &Path, trials: u64) -> Vec<report::night::Lesson> {
+    let path = folder.join(FILE);
+    let text =
+        plain_file::read_to_string(&path).ok().filter(|text| text.len() <= LARGEST).unwrap_or_default();
+    let mut lessons = Lessons::parse(path, &text).all;
+    lessons.sort_by(|a, b| b.weight(trials).total_cmp(&a.weight(trials)));
+    let told = |lesson: &Lesson| report::night::Lesson {
+        text: lesson.text.clone(),
+        confidence: lesson.evidence.as_ref().map(|_| lesson.weight(trials)),
+        trials: lesson.evidence.as_ref().map(|evidence| evidence.trials.clone()).unwrap_or_default(),
+    };
+    lessons.iter().map(told).collect()
 }
 
 #[cfg(test)]
