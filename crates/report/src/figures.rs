@@ -36,7 +36,7 @@ impl Figures {
     /// A difference, with its sign.
     pub(crate) fn delta(&self, delta: Option<f64>) -> String {
         match delta {
-            Some(d) if d.is_finite() && d >= 0.0 => format!("+{}", self.plain(d)),
+            Some(d) if d.is_finite() && d >= 0.0 => format!("+{}", self.plain(d.abs())), // −0 among them
             other => self.value(other),
         }
     }
@@ -95,10 +95,12 @@ pub(crate) fn percent(share: f64) -> String {
     if share.is_finite() { minus(format!("{:.0} %", share * 100.0)) } else { NONE.to_owned() }
 }
 
-/// `one keep`, `3 keeps`.
+/// `1 keep`, `3 keeps`, `2 crashes`.
 pub(crate) fn of(n: usize, noun: &str) -> String {
-    match n {
-        1 => format!("1 {noun}"),
-        _ => format!("{} {noun}s", count(n as u64)),
-    }
+    let end = match noun.ends_with("sh") {
+        _ if n == 1 => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{} {noun}{end}", count(n as u64))
 }

@@ -11,6 +11,7 @@ mod palette;
 mod png;
 mod progress;
 mod range;
+mod room;
 mod scale;
 mod text;
 

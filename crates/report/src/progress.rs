@@ -48,6 +48,9 @@ pub(crate) struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
+    /// Numbers beside the values' axis, about.
+    const TICKS: usize = 6;
+
     /// The whole drawing as SVG.
     pub(crate) fn svg(night: &'a Night, canvas: Canvas) -> String {
         let mut out = String::with_capacity(4096 + night.trials.len() * 160);
@@ -79,21 +82,25 @@ impl<'a> Drawing<'a> {
                 false => (lower - 18.0, upper, lower - 7.0),
             };
             let figures = Figures::of(night);
-            let left = 12.0 + 6.6 * figures.value(Some(to)).chars().count().max(6) as f64;
+            let y = Scale { from, to, start, end };
+            let longest = y.ticks(Self::TICKS).iter().map(|t| t.1.chars().count()).max().unwrap_or(0);
+            let left = 34.0 + 6.6 * longest as f64;
             let last = night.trials.len() as f64;
             let drawing = Self {
                 night,
                 canvas,
                 figures,
                 x: Scale { from: 0.0, to: last + 0.5 + last * 0.015, start: left, end: width - 16.0 },
-                y: Scale { from, to, start, end },
+                y,
                 strip,
             };
             drawing.legend(&mut out, top - 22.0);
             drawing.axes(&mut out, values.is_some());
             drawing.briefs(&mut out);
-            if values.is_some() {
+            if values.is_some() && night.trials.iter().any(|t| t.status == Status::Keep) {
                 drawing.best(&mut out);
+            }
+            if values.is_some() {
                 drawing.discards(&mut out);
             }
             drawing.crashes(&mut out);
@@ -151,7 +158,7 @@ impl<'a> Drawing<'a> {
         let (left, right) = (self.x.start, self.x.end);
         let bottom = height - 40.0;
         if has_values {
-            for (v, word) in self.y.ticks(if width > 600.0 { 7 } else { 6 }) {
+            for (v, word) in self.y.ticks(Self::TICKS) {
                 let y = self.y.at(v);
                 let _ = write!(out, r#"<path class="grid" d="M{left:.1} {y:.1}H{right:.1}"/>"#);
                 let _ = write!(
@@ -169,7 +176,7 @@ impl<'a> Drawing<'a> {
                 let _ = write!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{word}</text>"#);
             }
         }
-        let metric = escaped(&text::line(&self.night.metric, 40));
+        let metric = escaped(&text::line(&self.night.metric, 30));
         let middle = (left + right) / 2.0;
         let _ =
             write!(out, r#"<text x="{middle:.1}" y="{:.1}" text-anchor="middle">trial</text>"#, height - 8.0);
@@ -199,34 +206,30 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// Corners of the running best, `offset` added to its value.
+    fn steps(&self, offset: f64) -> Vec<(f64, f64)> {
+        let keeps = self.night.trials.iter().filter(|t| t.status == Status::Keep);
+        let values =
+            keeps.filter_map(|t| Some((self.x.at(t.trial as f64), t.value.filter(|v| v.is_finite())?)));
+        let mut corners: Vec<(f64, f64)> = Vec::new();
+        for (x, v) in values {
+            let before = corners.last().map(|c| (x, c.1));
+            corners.extend(before);
+            corners.push((x, self.y.at(v + offset)));
+        }
+        let last = corners.last().map(|c| (self.x.at(self.night.trials.len() as f64), c.1));
+        corners.extend(last);
+        corners
+    }
+
     /// The running best as steps, and what noise alone makes of it.
     fn best(&self, out: &mut String) {
-        let keeps: Vec<_> = self.night.trials.iter().filter(|t| t.status == Status::Keep).collect();
-        let places: Vec<(f64, f64)> = keeps
-            .iter()
-            .filter_map(|t| Some((self.x.at(t.trial as f64), t.value.filter(|v| v.is_finite())?)))
-            .collect();
-        let end = self.x.at(self.night.trials.len() as f64);
-        let steps = |offset: f64| {
-            let mut corners = Vec::with_capacity(2 * places.len() + 1);
-            for (i, &(x, v)) in places.iter().enumerate() {
-                corners.push((x, self.y.at(v + offset)));
-                corners.push((places.get(i + 1).map_or(end, |next| next.0), self.y.at(v + offset)));
-            }
-            corners
-        };
-        if places.is_empty() {
-            return;
-        }
         if let Some(sigma) = self.night.headline.sigma.filter(|s| s.is_finite() && *s > 0.0) {
-            let back = steps(-2.0 * sigma).into_iter().rev();
-            let _ = write!(
-                out,
-                r#"<path class="band" d="{}Z"/>"#,
-                path(steps(2.0 * sigma).into_iter().chain(back))
-            );
+            let back = self.steps(-2.0 * sigma).into_iter().rev();
+            let outline = self.steps(2.0 * sigma).into_iter().chain(back);
+            let _ = write!(out, r#"<path class="band" d="{}Z"/>"#, path(outline));
         }
-        let _ = write!(out, r#"<path class="best" d="{}"/>"#, path(steps(0.0)));
+        let _ = write!(out, r#"<path class="best" d="{}"/>"#, path(self.steps(0.0)));
     }
 
     fn discards(&self, out: &mut String) {

@@ -22,6 +22,11 @@ pub(super) fn draw(drawing: &Drawing<'_>, out: &mut String) {
         .filter_map(|t| Some((t, drawing.place(t)?)))
         .collect();
     let mut taken: Vec<(f64, f64)> = keeps.iter().map(|k| k.1).collect();
+    for corners in drawing.steps(0.0).windows(2) {
+        let ((x, y), (to_x, to_y)) = (corners[0], corners[1]);
+        let n = ((to_x - x).hypot(to_y - y) / HALF).ceil().max(1.0);
+        taken.extend((0..n as usize).map(|i| (x + (to_x - x) * i as f64 / n, y + (to_y - y) * i as f64 / n)));
+    }
     let mut order = keeps;
     let gain = |t: &Trial| -t.delta.unwrap_or(0.0).abs();
     let first = |t: &Trial| Some(t.trial) == night.headline.champion || t.outcome == "baseline";
@@ -46,11 +51,13 @@ pub(super) fn draw(drawing: &Drawing<'_>, out: &mut String) {
             let sign = if before { -1.0 } else { 1.0 };
             let at =
                 |along: f64| (place.0 + sign * along * angle.cos(), place.1 + sign * along * angle.sin());
-            let line: Vec<_> = (0..=(length / HALF) as usize).map(|i| at(10.0 + i as f64 * HALF)).collect();
+            let line: Vec<_> = (0..=(length / HALF) as usize).map(|i| at(12.0 + i as f64 * HALF)).collect();
+            // the line that ends at its own mark is no obstacle
+            let near = |a: f64, b: f64| (a - place.0).hypot(b - place.1) < 10.0;
             let fits = line.iter().all(|&(x, y)| {
                 let inside = x > drawing.x.start + 2.0
                     && x < drawing.x.end - 2.0
-                    && y > drawing.y.end - 12.0
+                    && y > drawing.y.end
                     && y < drawing.y.start - HALF;
                 inside
                     && taken
@@ -60,7 +67,7 @@ pub(super) fn draw(drawing: &Drawing<'_>, out: &mut String) {
             if !fits {
                 continue;
             }
-            let (x, y) = at(10.0);
+            let (x, y) = at(12.0);
             let anchor = if before { r#" text-anchor="end""# } else { "" };
             let _ = write!(
                 out,

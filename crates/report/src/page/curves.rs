@@ -1,0 +1,177 @@
+//! Loss curves of chosen trials: the baseline, the champion and those to be read; the script shows others.
+
+use maud::{Markup, PreEscaped, html};
+use std::fmt::Write as _;
+
+use super::{Page, name};
+use crate::figures::of;
+use crate::night::{Status, Trial};
+use crate::scale::Scale;
+
+/// Curves that a page holds.
+const HELD: usize = 40;
+/// Curves that are shown at once; there are as many colours.
+const SHOWN: usize = 8;
+/// Points of one curve.
+const POINTS: usize = 160;
+/// Least distance of two labels, units of the drawing.
+const APART: f64 = 15.0;
+
+impl Page<'_> {
+    pub(super) fn curves(&self) -> Markup {
+        let (held, first) = self.chosen();
+        let left = self.night.trials.iter().filter(|t| is_drawable(t)).count() - held.len();
+        html! {
+            section #curves {
+                h2 { "Loss curves" }
+                @if held.is_empty() { p.quiet { "No trial has left one." } } @else {
+                    (PreEscaped(self.curve_drawing(&held, first)))
+                    fieldset.pick {
+                        legend { "curves of trials, " (SHOWN) " at most" }
+                        @for (i, t) in held.iter().enumerate() {
+                            label class=[(i < first).then(|| format!("c{i}"))] {
+                                input type="checkbox" value=(t.trial) checked[i < first] disabled;
+                                svg.swatch viewBox="0 0 22 8" aria-hidden="true" { path d="M0 4H22" {} }
+                                span { (t.trial) " " (name(&t.description, 60)) }
+                            }
+                        }
+                    }
+                    @if left > 0 { p.left { "This page holds " (held.len()) " curves: those above, then keeps, then the latest trials. " (of(left, "other trial")) " with a curve left out." } }
+                }
+            }
+        }
+    }
+
+    /// Trials whose curves the page holds, and how many of them are shown at first.
+    fn chosen(&self) -> (Vec<&Trial>, usize) {
+        let night = self.night;
+        let baseline = night.trials.iter().find(|t| t.outcome == "baseline").map(|t| t.trial);
+        let read = night.to_read.iter().map(|r| r.trial);
+        let keeps = night.trials.iter().rev().filter(|t| t.status == Status::Keep).map(|t| t.trial);
+        let rest = night.trials.iter().rev().map(|t| t.trial);
+        let mut held: Vec<&Trial> = Vec::new();
+        let mut add = |trials: &mut dyn Iterator<Item = u64>| {
+            for t in trials.filter_map(|n| self.trial(n)).filter(|t| is_drawable(t)) {
+                if held.len() < HELD && held.iter().all(|h| h.trial != t.trial) {
+                    held.push(t);
+                }
+            }
+            held.len()
+        };
+        let first = add(&mut baseline.into_iter().chain(night.headline.champion).chain(read)).min(SHOWN);
+        add(&mut keeps.chain(rest));
+        (held, first)
+    }
+
+    fn curve_drawing(&self, held: &[&Trial], first: usize) -> String {
+        let (width, height) = (1000.0, 400.0);
+        let curves: Vec<Vec<(f64, f64)>> = held.iter().map(|t| thinned(&t.curve)).collect();
+        let most = curves.iter().flatten().map(|p| p.0).fold(0.0, f64::max);
+        // the beginning falls from far above, and would flatten what follows
+        let late = || curves.iter().flatten().filter(|p| p.0 > most * 0.06).map(|p| p.1);
+        let low = late().fold(f64::INFINITY, f64::min);
+        let mut heights: Vec<f64> = late().collect();
+        heights.sort_by(f64::total_cmp);
+        let high = heights.get(heights.len().saturating_sub(1) * 98 / 100).copied().unwrap_or(low);
+        let span = if high > low { high - low } else { low.abs().max(1.0) * 0.01 };
+        let unit = if most >= 1e9 {
+            (1e9, "G")
+        } else if most >= 1e6 {
+            (1e6, "M")
+        } else {
+            (1.0, "")
+        };
+        let x = Scale { from: 0.0, to: most / unit.0, start: 56.0, end: width - 56.0 };
+        let y = Scale { from: low - span * 0.05, to: high + span * 0.05, start: height - 44.0, end: 12.0 };
+        let mut out = format!(
+            r#"<svg class="drawing losses" viewBox="0 0 {width} {height}" role="img" aria-label="loss curves"><clipPath id="within"><path d="M{0} {1}H{2}V{3}H{0}z"/></clipPath>"#,
+            x.start, y.end, x.end, y.start
+        );
+        for (v, word) in y.ticks(6) {
+            let at = y.at(v);
+            let _ = write!(out, r#"<path class="grid" d="M{} {at:.1}H{}"/>"#, x.start, x.end);
+            let _ = write!(
+                out,
+                r#"<text x="{}" y="{:.1}" text-anchor="end">{word}</text>"#,
+                x.start - 8.0,
+                at + 4.0
+            );
+        }
+        for (v, word) in x.ticks(8) {
+            let _ = write!(
+                out,
+                r#"<text x="{:.1}" y="{}" text-anchor="middle">{word}</text>"#,
+                x.at(v),
+                y.start + 18.0
+            );
+        }
+        let (middle, bottom) = ((x.start + x.end) / 2.0, height - 6.0);
+        let _ =
+            write!(out, r#"<text x="{middle}" y="{bottom}" text-anchor="middle">{} tokens</text>"#, unit.1);
+        let up = (y.start + y.end) / 2.0;
+        let _ = write!(
+            out,
+            r#"<text transform="translate(13 {up}) rotate(-90)" text-anchor="middle">nats a token</text>"#
+        );
+        let ends: Vec<f64> = curves.iter().map(|c| c.last().map_or(0.0, |p| y.at(p.1))).collect();
+        let places = spread(&ends[..first], y.end, y.start);
+        for (i, (t, curve)) in held.iter().zip(&curves).enumerate() {
+            let shown = if i < first {
+                format!(r#" class="curve c{i}""#)
+            } else {
+                r#" class="curve" hidden="""#.to_owned()
+            };
+            let _ = write!(
+                out,
+                r#"<g{shown} data-t="{}" data-y="{:.1}"><path clip-path="url(#within)" d=""#,
+                t.trial, ends[i]
+            );
+            // not `Scale::at`: what lies above is cut off, not pressed onto the edge
+            for (j, &(tokens, nats)) in curve.iter().enumerate() {
+                let share = (nats - y.from) / (y.to - y.from);
+                let at = (y.start + share * (y.end - y.start)).clamp(-9999.0, 9999.0);
+                let _ = write!(out, "{}{:.1} {at:.1}", if j == 0 { 'M' } else { 'L' }, x.at(tokens / unit.0));
+            }
+            let end = curve.last().map_or(x.end, |p| x.at(p.0 / unit.0));
+            let at = places.get(i).copied().unwrap_or(ends[i]);
+            let _ =
+                write!(out, r#""/><text x="{:.1}" y="{:.1}">{}</text></g>"#, end + 6.0, at + 4.0, t.trial);
+        }
+        out.push_str("</svg>");
+        out
+    }
+}
+
+fn is_drawable(trial: &Trial) -> bool {
+    trial.curve.iter().filter(|p| is_point(p)).count() > 1
+}
+
+fn is_point(p: &(f64, f64)) -> bool {
+    p.0.is_finite() && p.1.is_finite() && p.0 >= 0.0
+}
+
+/// At most [`POINTS`] of a curve, the last one among them.
+fn thinned(curve: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let points: Vec<_> = curve.iter().copied().filter(is_point).collect();
+    let last = points.len().saturating_sub(1);
+    let n = points.len().min(POINTS);
+    (0..n).map(|i| points[i * last / (n - 1).max(1)]).collect()
+}
+
+/// Heights near `wanted` and at least [`APART`] from one another.
+fn spread(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
+    let mut out = wanted.to_vec();
+    let mut free = top;
+    for &i in &order {
+        out[i] = out[i].max(free);
+        free = out[i] + APART;
+    }
+    let mut limit = bottom;
+    for &i in order.iter().rev() {
+        out[i] = out[i].min(limit);
+        limit = out[i] - APART;
+    }
+    out
+}
