@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, Result},
-    journal::Event,
+    journal::{self, Event},
     plain_file,
     progress::{Observer, Progress},
+    review::Limit,
     run::{SIGNALLED, now},
     session::Session,
     state::{State, replace},
@@ -30,6 +31,8 @@ pub const STOPPED: &str = "stopped by `ratchet stop`";
 pub enum Wish {
     /// To go on.
     Go,
+    /// To go on although too many keeps are unreviewed.
+    GoOn,
     /// To wait after the trial.
     Pause,
     /// To end after the trial.
@@ -79,14 +82,15 @@ impl Drop for Control {
 }
 
 impl Session {
-    /// Waits while a person wishes it; the reason when the run is to end.
+    /// Waits while a person wishes it, or while too many keeps are unreviewed; the reason when the run is to end.
     pub(crate) fn heed(
         &mut self,
         control: &Control,
+        limit: &mut Limit,
         watch: &Watch,
         observer: &mut dyn Observer,
     ) -> Result<Option<String>> {
-        let mut paused = false;
+        let mut paused: Option<Option<String>> = None;
         let reason = loop {
             if self.stop.is_set() {
                 break Some(SIGNALLED.to_owned());
@@ -94,25 +98,47 @@ impl Session {
             if let Some(reason) = self.end_of(watch) {
                 break Some(reason);
             }
-            match control.wish() {
-                Wish::Go => break None,
+            let why = match control.wish() {
                 Wish::Stop | Wish::StopNow => break Some(STOPPED.to_owned()),
-                Wish::Pause => {}
-            }
-            if !paused {
-                paused = true;
-                self.journal.append(Event::Paused { at: now() })?;
-                observer.tell(Progress::Paused);
+                Wish::Pause => None,
+                Wish::GoOn => {
+                    limit.lift();
+                    break None;
+                }
+                Wish::Go => match self.too_many_unreviewed(limit, observer) {
+                    None => break None,
+                    why => why,
+                },
+            };
+            // the number may fall while it waits: that is told once
+            if paused.as_ref().is_none_or(|told| told.is_some() != why.is_some()) {
+                if paused.is_some() {
+                    self.journal.append(Event::Resumed { at: now() })?;
+                }
+                self.journal.append(Event::Paused { at: now(), why: why.clone() })?;
+                observer.tell(Progress::Paused { why: why.as_deref() });
+                paused = Some(why);
             }
             self.sleep(GLANCE);
         };
-        if paused {
+        if paused.is_some() {
             self.journal.append(Event::Resumed { at: now() })?;
             if reason.is_none() {
                 observer.tell(Progress::Resumed);
             }
         }
         Ok(reason)
+    }
+}
+
+impl Session {
+    /// Why the run has to wait for a review. Decisions that cannot be read stop no night: that is told once.
+    fn too_many_unreviewed(&mut self, limit: &mut Limit, observer: &mut dyn Observer) -> Option<String> {
+        limit.reached(self.history()).unwrap_or_else(|error| {
+            observer.tell(Progress::Note(&format!("goes on without asking for a review: {error}")));
+            limit.lift();
+            None
+        })
     }
 }
 
@@ -141,7 +167,11 @@ pub fn resume(state: &State) -> Result<String> {
             Err(Error::usage(format!("the run (pid {pid}) was asked to stop"))
                 .hint("it ends after its trial; `ratchet run` begins the next one"))
         }
-        (pid, Wish::Go) => Ok(format!("the run (pid {pid}) is not paused\n")),
+        (pid, Wish::Go) if is_paused(state)? => {
+            write(state, Wished { pid, wish: Wish::GoOn })?;
+            Ok(format!("the run (pid {pid}) goes on, and what it kept is still to be reviewed\n"))
+        }
+        (pid, Wish::Go | Wish::GoOn) => Ok(format!("the run (pid {pid}) is not paused\n")),
         (pid, Wish::Pause) => {
             write(state, Wished { pid, wish: Wish::Go })?;
             Ok(format!("the run (pid {pid}) goes on\n"))
@@ -174,6 +204,12 @@ fn run(state: &State) -> Result<(u32, Wish)> {
         Error::usage(format!("pid {pid} is at work here, but it is no `ratchet run`"))
             .hint("wait for it, or end it with Ctrl-C or TERM")
     })
+}
+
+/// Whether the run waits, as its journal says.
+fn is_paused(state: &State) -> Result<bool> {
+    let Some(tag) = state.current()? else { return Ok(false) };
+    Ok(journal::read(&state.tag(&tag).journal())?.paused_since().is_some())
 }
 
 fn path(state: &State) -> PathBuf {

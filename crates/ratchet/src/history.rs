@@ -44,6 +44,7 @@ pub struct History {
     open_hint: Option<String>,
     hints: HashSet<String>,
     paused_since: Option<String>,
+    paused_why: Option<String>,
     attempts: u64,
     in_vain: Vec<String>,
     vetoes: u64,
@@ -73,9 +74,9 @@ impl History {
                     run.ended = Some(at);
                 }
             }
-            Event::Paused { at } => {
+            Event::Paused { at, why } => {
                 self.clock.pause(&at);
-                self.paused_since = Some(at);
+                (self.paused_since, self.paused_why) = (Some(at), why);
             }
             Event::Resumed { at } => {
                 self.clock.resume(&at);
@@ -248,6 +249,11 @@ impl History {
     /// When the pause began that the latest run was in at its last record, RFC 3339.
     pub fn paused_since(&self) -> Option<&str> {
         self.paused_since.as_deref()
+    }
+
+    /// What that pause waits for; `None` where a person asked for it.
+    pub fn paused_why(&self) -> Option<&str> {
+        self.paused_why.as_deref()
     }
 
     /// The number that the next trial gets; an abandoned one's is used again.

@@ -154,10 +154,13 @@ pub enum Event {
         /// Which rule ended it.
         reason: String,
     },
-    /// A run waits: a person asked it to pause.
+    /// A run waits.
     Paused {
         /// When.
         at: String,
+        /// What for; `None` where a person asked it to pause.
+        #[serde(default)]
+        why: Option<String>,
     },
     /// It waits no longer.
     Resumed {

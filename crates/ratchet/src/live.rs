@@ -165,7 +165,7 @@ impl<O: Observer> Observer for Live<O> {
         match progress {
             Progress::Proposing { proposer } => self.turn(Doing::Proposing, proposer, None),
             Progress::Searching { what } => self.turn(Doing::Searching, what, None),
-            Progress::Paused => self.turn(Doing::Paused, "", None),
+            Progress::Paused { .. } => self.turn(Doing::Paused, "", None),
             Progress::Started { trial, proposer, description } => {
                 self.watch = Stopwatch::default();
                 self.now.trial = Some(OpenTrial {

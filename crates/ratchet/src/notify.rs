@@ -101,7 +101,7 @@ impl Observer for Herald<'_> {
                 let keep = standing.ended(record, champion).filter(|_| self.on.contains(&Occasion::Keep));
                 keep.into_iter().for_each(|message| post.send(message));
             }
-            Progress::Paused => standing.paused(true),
+            Progress::Paused { .. } => standing.paused(true),
             Progress::Resumed => standing.paused(false),
             Progress::Note(_) | Progress::Output(_) => {}
         }

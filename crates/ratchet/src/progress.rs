@@ -60,8 +60,11 @@ pub enum Progress<'a> {
         /// The folder of the run that it is a part of: of the trial, or of an earlier one that is run again.
         folder: Option<&'a Path>,
     },
-    /// The run waits: a person asked it to pause.
-    Paused,
+    /// The run waits.
+    Paused {
+        /// What for; `None` where a person asked it to pause.
+        why: Option<&'a str>,
+    },
     /// It waits no longer.
     Resumed,
     /// The last line that a build or a preparation has printed.

@@ -20,6 +20,7 @@ use crate::{
     progress::{Observer, Progress},
     proposer::{Nothing, Proposer, Repair, knobs::Knobs},
     proposing::{Ask, NoCandidate, Proposed},
+    review::Limit,
     search::{Levels, Use},
     session::Session,
     stop::{Ending, Rules, Watch},
@@ -62,6 +63,8 @@ pub struct Summary {
     pub champion: Option<TrialRecord>,
     /// Keeps, discards and crashes of the tag.
     pub counts: [usize; 3],
+    /// What a person is to know of keeps that nobody has reviewed; `None` where there are none.
+    pub review: Option<String>,
 }
 
 /// How one turn of the loop went.
@@ -91,6 +94,8 @@ struct Shift<'a> {
     patience: Patience,
     /// What a person wishes meanwhile.
     control: Control,
+    /// When it waits for a person to review.
+    limit: Limit,
     /// What was last found wrong in `program.md`.
     noted: Option<String>,
     /// Whether proposals may be made while trials train.
@@ -136,6 +141,7 @@ impl Session {
         let mut named = crew.proposer.map_or_else(|| self.desk().hire(kind), Ok)?;
         let patience = Patience::new(named.name(), self.task.proposer.fallback);
         let control = Control::listen(&self.state)?;
+        let limit = self.review_limit();
         self.journal.append(Event::RunStarted { at: now(), rules: watch.describe() })?;
         let lookahead =
             self.task.proposer.lookahead && matches!(kind, ProposerKind::Llm | ProposerKind::Agent);
@@ -145,6 +151,7 @@ impl Session {
             kind,
             patience,
             control,
+            limit,
             noted: None,
             lookahead,
             ahead: None,
@@ -167,6 +174,7 @@ impl Session {
         ended?;
         kept?;
         let history = self.history();
+        let review = self.review_limit().at_the_end(history);
         Ok(Summary {
             ending: watch.ending(&reason, given_up),
             reason,
@@ -175,10 +183,22 @@ impl Session {
             baseline: history.baseline().cloned(),
             champion: history.champion().cloned(),
             counts: [Status::Keep, Status::Discard, Status::Crash].map(|status| history.count(status)),
+            review: review.unwrap_or_else(|error| Some(error.to_string())),
         })
     }
 
+    fn review_limit(&self) -> Limit {
+        let mut limit = Limit::of(&self.task.review, &self.state, &self.tag);
+        if self.night.is_some() {
+            limit.lift(); // who plays a night back waits for nobody
+        }
+        limit
+    }
+
     fn run_loop(&mut self, shift: &mut Shift<'_>, observer: &mut dyn Observer) -> Result<String> {
+        if let Ok(Some(warning)) = shift.limit.warning(self.history()) {
+            observer.tell(Progress::Note(&warning)); // decisions that cannot be read are told of below
+        }
         self.ensure_data(observer)?;
         if let Some(reason) = self.end_of(shift.watch) {
             return Ok(reason);
@@ -196,7 +216,7 @@ impl Session {
         loop {
             let spent = self.state.spent_in(&self.payer.run)?;
             shift.watch.set_spent(spent.tokens, spent.usd);
-            if let Some(reason) = self.heed(&shift.control, shift.watch, observer)? {
+            if let Some(reason) = self.heed(&shift.control, &mut shift.limit, shift.watch, observer)? {
                 return Ok(reason);
             }
             self.note_program(&mut shift.noted, observer)?;

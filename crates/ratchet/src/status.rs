@@ -12,6 +12,7 @@ use crate::{
     journal::{Status, TrialRecord},
     novelty::{Novelty, Tally},
     proposer::Usage,
+    review,
     search::{Counted, Search, Settings},
     show::{View, short},
     sigma::KnownNoise,
@@ -67,12 +68,18 @@ pub struct StatusReport {
     pub search: SearchReport,
     /// Hints that no trial has taken up yet.
     pub hints: usize,
+    /// Keeps that nobody has reviewed, baselines left out; null where the decisions cannot be read.
+    pub unreviewed: Option<usize>,
     /// Whether a run holds the lock now.
     pub running: bool,
-    /// Whether it waits because a person asked it to.
+    /// Whether it waits: because a person asked it to, or for a review.
     pub paused: bool,
     #[serde(skip)]
+    waits_for: Option<String>,
+    #[serde(skip)]
     no_account: Option<String>,
+    #[serde(skip)]
+    no_reviews: Option<String>,
     #[serde(skip)]
     goal: Goal,
     #[serde(skip)]
@@ -220,6 +227,10 @@ impl View {
             Ok(spent) => (Some(spent), None),
             Err(error) => (None, Some(error.to_string())),
         };
+        let (unreviewed, no_reviews) = match review::unreviewed(self) {
+            Ok(unreviewed) => (Some(unreviewed), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
         let novelty = Novelty::of(history.trials());
         Ok(StatusReport {
             task: self.task.name().to_owned(),
@@ -244,6 +255,9 @@ impl View {
             categories: Share::all(novelty.categories.iter().cloned()),
             search: SearchReport::of(history.search()),
             hints: self.pending_hints()?.len(),
+            unreviewed,
+            no_reviews,
+            waits_for: history.paused_why().map(str::to_owned),
             running: pid.is_some(),
             paused: pid.is_some() && history.paused_since().is_some(),
             wish: pid.and_then(|pid| control::wish(&self.state, pid)).unwrap_or(Wish::Go),
@@ -333,15 +347,28 @@ impl StatusReport {
         if self.hints > 0 {
             let _ = writeln!(text, "hints     {} waiting: `ratchet hint` lists them", self.hints);
         }
+        match (self.unreviewed, &self.no_reviews) {
+            (Some(0), _) => {}
+            (Some(unreviewed), _) => {
+                let _ = writeln!(
+                    text,
+                    "review    {unreviewed} of the keeps are unreviewed: `ratchet review` walks them"
+                );
+            }
+            (None, error) => {
+                let _ = writeln!(text, "review    unknown: {}", error.as_deref().unwrap_or_default());
+            }
+        }
         let then = match self.wish {
-            Wish::Go => "",
+            Wish::Go | Wish::GoOn => "",
             Wish::Pause => "; it pauses after its trial",
             Wish::Stop => "; it ends after its trial",
             Wish::StopNow => "; it ends now",
         };
         let now = match (self.pid, self.open, &self.last_stop) {
             (Some(pid), _, _) if self.paused => {
-                format!("paused, pid {pid}: `ratchet resume` lets it go on, `ratchet stop` ends it")
+                let why = self.waits_for.as_ref().map_or(String::new(), |why| format!("; {why}"));
+                format!("paused, pid {pid}{why}: `ratchet resume` lets it go on, `ratchet stop` ends it")
             }
             (Some(pid), Some(trial), _) => format!("running, pid {pid}, in trial {trial}{then}"),
             (Some(pid), None, _) => format!("running, pid {pid}{then}"),

@@ -116,6 +116,7 @@ fn status_has_exactly_these_keys_and_null_for_what_is_not_there() {
         "tag",
         "task",
         "trials",
+        "unreviewed",
         "vetoed_s",
         "vetoes",
         "wasted",

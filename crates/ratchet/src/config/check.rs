@@ -63,7 +63,7 @@ impl Task {
                 "[score] exam needs [prepare] and [fit]: rows are piped to a model that was trained".into(),
             );
         }
-        if let Err(problem) = self.proposer.check() {
+        if let Err(problem) = self.proposer.check().and_then(|()| self.review.check()) {
             return wrong(problem);
         }
         if let Err(problem) = self.notify.check() {

@@ -7,6 +7,7 @@ mod answerer;
 mod check;
 mod notify;
 mod proposer;
+mod review;
 
 use std::{
     ops::Range,
@@ -21,6 +22,7 @@ use self::check::line_of;
 pub use self::{
     answerer::Answerer,
     notify::{Address, NotifySection, Occasion},
+    review::ReviewSection,
 };
 use crate::{
     error::{Error, Result},
@@ -63,6 +65,9 @@ pub struct Task {
     /// Changes how the search works.
     #[serde(default)]
     pub search: SearchSection,
+    /// Asks a person to read what was kept.
+    #[serde(default)]
+    pub review: ReviewSection,
     /// Confines.
     #[serde(default)]
     pub sandbox: Sandbox,

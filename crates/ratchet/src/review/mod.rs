@@ -3,10 +3,12 @@
 //! A kept trial is a finding, not yet a change that anyone wants: someone has to read it first. What was
 //! decided reaches nobody who proposes or judges, and needs no lock: a run may go on meanwhile.
 
+mod limit;
 mod log;
 
 use std::collections::BTreeMap;
 
+pub(crate) use self::limit::Limit;
 pub use self::log::{Decision, Review, Reviews};
 use crate::{
     error::Result,
@@ -18,7 +20,11 @@ use crate::{
 
 /// The keeps that a person is to review, oldest first: all but baselines.
 pub fn keeps(history: &History) -> impl Iterator<Item = &TrialRecord> {
-    history.trials().iter().filter(|record| record.status == Status::Keep && record.parent.is_some())
+    history.trials().iter().filter(|record| is_reviewed(record))
+}
+
+fn is_reviewed(record: &TrialRecord) -> bool {
+    record.status == Status::Keep && record.parent.is_some()
 }
 
 /// What was decided of each trial of a tag; one that is not named was not reviewed.

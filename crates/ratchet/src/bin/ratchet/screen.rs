@@ -110,7 +110,12 @@ impl Observer for Screen {
     fn tell(&mut self, progress: Progress<'_>) {
         match progress {
             Progress::Note(text) => self.note(text),
-            Progress::Paused => self.note("paused: `ratchet resume` lets it go on, `ratchet stop` ends it"),
+            Progress::Paused { why: None } => {
+                self.note("paused: `ratchet resume` lets it go on, `ratchet stop` ends it");
+            }
+            Progress::Paused { why: Some(why) } => self.note(&format!(
+                "waits: {why}: `ratchet review` walks them; `ratchet resume` lets this run go on all the same"
+            )),
             Progress::Resumed => self.note("goes on"),
             Progress::Proposing { proposer } => self.spin(format!("{proposer} proposes"), None),
             Progress::Searching { what } => self.spin(format!("the search {what}"), None),
@@ -164,6 +169,9 @@ pub(crate) fn summary(summary: &Summary, metric: &str, tag: &str, page: Option<&
     }
     if let Some(page) = page {
         text += &format!("report: {}\n", page.display());
+    }
+    if let Some(review) = &summary.review {
+        text += &format!("review: {review}\n");
     }
     text += &format!(
         "read on: results.tsv; ratchet log; ratchet show N; git log -p ratchet/{tag}\n\
