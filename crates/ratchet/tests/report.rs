@@ -112,3 +112,52 @@ fn an_audit_stands_in_the_report_and_only_there() {
     assert_eq!(results(&toy, "here")["headline"]["audited_gain"], 35.0);
     assert!(!toy.exits(0, &["brief"]).stdout.contains("35"));
 }
+
+/// A tag with so many trials, made of one that ran: each a keep, a discard or a crash with a patch of twenty lines, a
+/// loss curve as long as one of `full`, and a log.
+fn multiplied(trials: u64) -> Toy {
+    let toy = Toy::new().init();
+    for x in ["6", "9", "crash"] {
+        toy.attempt(x);
+    }
+    let tag = format!(".ratchet/tags/{}", toy.status()["tag"].as_str().unwrap());
+    let journal = toy.read(&format!("{tag}/journal.jsonl"));
+    let lines: Vec<Value> = journal.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let closed: Vec<&Value> = lines.iter().filter(|line| line["event"] == "closed").collect();
+    let patch: String = (0..20).map(|i| format!("+    let width_{i} = {i}; // wider\n")).collect();
+    let curve: String =
+        (1..=953).map(|i| format!("{i},{i},0.5,{},{:.6}\n", i * 524_288, 4.0 + 5.0 / f64::from(i))).collect();
+    let mut text = journal.clone();
+    for trial in 5..=trials {
+        let mut event = closed[1 + (trial % 3) as usize].clone();
+        event["trial"] = trial.into();
+        event["value"] = (10.0 - trial as f64 * 1e-3).into();
+        event["proposal"]["description"] = format!("idea {trial} <b>&amp; more").into();
+        event["proposal"]["expected_delta"] = (-1e-3).into();
+        text += &(event.to_string() + "\n");
+        let folder = format!("{tag}/trials/{trial:04}");
+        let head = "--- a/cand/x.txt\n+++ b/cand/x.txt\n@@ -1,0 +1,20 @@\n";
+        toy.write(&format!("{folder}/diff.patch"), &format!("{head}{patch}"));
+        toy.write(&format!("{folder}/steps.csv"), &format!("step,seconds,progress,tokens,loss\n{curve}"));
+        toy.write(&format!("{folder}/run.log"), "boom\n");
+    }
+    toy.write(&format!("{tag}/journal.jsonl"), &text);
+    toy
+}
+
+/// `cargo test --release -p ratchet --test main two_thousand -- --nocapture` prints what it takes.
+#[test]
+fn two_thousand_trials_are_all_in_the_report() {
+    const TRIALS: u64 = 2000;
+    let toy = multiplied(TRIALS);
+    let began = std::time::Instant::now();
+    toy.exits(0, &["report", "--out", "here"]);
+    println!("{TRIALS} trials: {:.2} s", began.elapsed().as_secs_f64());
+    let night = results(&toy, "here");
+    assert_eq!(night["trials"].as_array().unwrap().len() as u64, TRIALS);
+    let (page, picture) = (toy.read("here/report.html"), toy.read("here/progress.svg"));
+    for trial in [1, 2, 999, TRIALS] {
+        assert!(page.contains(&format!("idea {trial} &lt;b&gt;")) || trial < 5, "trial {trial} is missing");
+    }
+    println!("{} kB of page, {} kB of picture", page.len() >> 10, picture.len() >> 10);
+}
