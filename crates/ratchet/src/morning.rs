@@ -23,6 +23,7 @@ use crate::{
     journal::{self, Event, TrialRecord},
     novelty::{Novelty, Tally},
     proposer::llm::lessons_told,
+    review,
     run::now,
     search::{Standing, listing::Entry},
     secrets::secrets,
@@ -72,7 +73,9 @@ impl View {
         night.running = status.running && night.ended.is_none();
         night.to_read = to_read(trials, goal);
         let whole: HashSet<u64> = night.to_read.iter().map(|chosen| chosen.trial).collect();
-        night.trials = Gathered { view: self, dir: &dir, chosen: whole }.all();
+        // reviews that cannot be read are none: `status` says what ails them
+        let reviews = review::decisions(&self.state, tag).unwrap_or_default();
+        night.trials = Gathered { view: self, dir: &dir, chosen: whole, reviews }.all();
         night.headline = self.headline(&status, &events);
         night.briefs = briefs(&self.state, trials, goal)?;
         night.lessons = lessons_told(dir.path(), trials.len() as u64);
@@ -123,7 +126,7 @@ impl View {
             keeps: status.keeps,
             discards: status.discards,
             crashes: status.crashes,
-            unreviewed: 0,
+            unreviewed: status.unreviewed.unwrap_or_else(|| review::keeps(&self.history).count()),
             duty_cycle: status.duty_cycle,
             seconds: self.history.duty().wall_s,
             tokens: spent.tokens,

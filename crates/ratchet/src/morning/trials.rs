@@ -1,6 +1,6 @@
 //! Trials as a report has them: the record, and what lies beside it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use report::night;
 
@@ -9,6 +9,7 @@ use crate::{
     attribution::{Attribution, Curve},
     journal::{Status, TrialRecord},
     plain_file,
+    review::Decision,
     runlog::tail_of,
     show::{LOG_LINES, View, last_log, short},
     state::TagDir,
@@ -27,6 +28,8 @@ pub(super) struct Gathered<'a> {
     pub(super) dir: &'a TagDir,
     /// Those to be read by a person.
     pub(super) chosen: HashSet<u64>,
+    /// What a person decided of keeps.
+    pub(super) reviews: BTreeMap<u64, Decision>,
 }
 
 impl<'a> Gathered<'a> {
@@ -85,7 +88,7 @@ impl<'a> Gathered<'a> {
             notes: (self.view.circumstances(record).into_iter())
                 .map(|(name, text)| (name.to_owned(), told(&text)))
                 .collect(),
-            review: None,
+            review: self.reviews.get(&record.trial).map(|decision| decision.as_str().to_owned()),
             diff: told_patch(&patch),
             log: match last_log(&dir).filter(|_| crash) {
                 Some(log) => tail_of(&log, LOG_LINES),
