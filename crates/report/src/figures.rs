@@ -1,6 +1,12 @@
 //! Figures as a person reads them.
 
 use crate::Night;
+use crate::night::{Status, Trial};
+
+/// A trial's value; a crash has none, whatever its record says.
+pub(crate) fn measured(trial: &Trial) -> Option<f64> {
+    trial.value.filter(|v| v.is_finite() && trial.status != Status::Crash)
+}
 
 /// What stands where there is no figure.
 pub(crate) const NONE: &str = "–";
@@ -17,7 +23,7 @@ impl Figures {
         let head = &night.headline;
         let digits = |x: f64, n: i32| n - 1 - x.abs().log10().floor() as i32;
         let some = |x: &f64| x.is_finite() && *x != 0.0;
-        let values = || night.trials.iter().filter_map(|t| t.value);
+        let values = || night.trials.iter().filter_map(measured);
         let decimals = match head.sigma.filter(some) {
             Some(sigma) => digits(sigma, 2),
             None => head.baseline.filter(some).or_else(|| values().find(some)).map_or(4, |v| digits(v, 6)),

@@ -162,6 +162,17 @@ pub enum Status {
     Crash,
 }
 
+impl Status {
+    /// As `results.tsv` has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Discard => "discard",
+            Self::Crash => "crash",
+        }
+    }
+}
+
 /// A version of `program.md`, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Brief {

@@ -91,14 +91,15 @@ all('details[open]').forEach(colour);
 // loss curves: ticked ones are shown, each in a colour of its own
 const most = 8;
 const picks = all('.pick input');
-const losses = document.querySelector('.losses');
+const drawings = all('.losses');
 const slot = label => [...label.classList].find(c => /^c\d$/.test(c));
-const place = () => {
-  const texts = all('.curve:not([hidden])', losses).map(g => [+g.dataset.y, g.querySelector('text')]).sort((a, b) => a[0] - b[0]);
-  let free = 12;
-  texts.forEach(t => { t[0] = Math.max(t[0], free); free = t[0] + 15; });
-  let limit = 356;
-  texts.reverse().forEach(t => { t[0] = Math.min(t[0], limit); limit = t[0] - 15; t[1].setAttribute('y', t[0] + 4); });
+const apart = 15;
+const place = drawing => {
+  const texts = all('.curve:not([hidden])', drawing).map(g => [+g.dataset.y, g.querySelector('text')]).sort((a, b) => a[0] - b[0]);
+  let free = +drawing.dataset.top;
+  texts.forEach(t => { t[0] = Math.max(t[0], free); free = t[0] + apart; });
+  let limit = +drawing.dataset.bottom;
+  texts.reverse().forEach(t => { t[0] = Math.min(t[0], limit); limit = t[0] - apart; t[1].setAttribute('y', t[0] + 4); });
 };
 const limit = () => {
   const full = picks.filter(p => p.checked).length >= most;
@@ -108,18 +109,18 @@ picks.forEach(pick => {
   pick.checked = pick.defaultChecked;
   pick.addEventListener('change', () => {
     const label = pick.closest('label');
-    const curve = losses.querySelector(`.curve[data-t="${pick.value}"]`);
     if (pick.checked) {
       const used = picks.map(p => slot(p.closest('label')));
       label.classList.add(Array.from({length: most}, (_, i) => `c${i}`).find(c => !used.includes(c)));
-      curve.classList.add(slot(label));
-    } else {
-      curve.classList.remove(slot(label));
-      label.classList.remove(slot(label));
     }
-    curve.toggleAttribute('hidden', !pick.checked);
+    drawings.forEach(drawing => {
+      const curve = drawing.querySelector(`.curve[data-t="${pick.value}"]`);
+      curve.classList.toggle(slot(label), pick.checked);
+      curve.toggleAttribute('hidden', !pick.checked);
+      place(drawing);
+    });
+    if (!pick.checked) label.classList.remove(slot(label));
     limit();
-    place();
   });
 });
 limit();

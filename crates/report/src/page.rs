@@ -16,7 +16,6 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use crate::figures::{self, Figures};
-use crate::night::Status;
 use crate::progress::{Canvas, Drawing};
 use crate::room::Room;
 use crate::{Night, palette, text};
@@ -125,14 +124,6 @@ fn link(night: &Night, trial: u64) -> Markup {
         html! { a.trial href=(format!("#t{trial}")) { (trial) } }
     } else {
         html! { (trial) }
-    }
-}
-
-fn word(status: Status) -> &'static str {
-    match status {
-        Status::Keep => "keep",
-        Status::Discard => "discard",
-        Status::Crash => "crash",
     }
 }
 

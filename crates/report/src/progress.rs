@@ -7,10 +7,15 @@ mod labels;
 
 use std::fmt::Write as _;
 
-use crate::figures::{Figures, NONE};
+use crate::figures::{Figures, measured};
 use crate::night::{Status, Trial};
 use crate::scale::Scale;
 use crate::{Night, palette, range, text};
+
+/// Numbers beside the values' axis, about.
+const TICKS: usize = 6;
+/// Room below the values for the numbers of trials.
+const BELOW: f64 = 40.0;
 
 /// Where and how it is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -45,85 +50,80 @@ pub(crate) struct Drawing<'a> {
     y: Scale,
     /// Where crashes are marked, beside the worse edge.
     strip: f64,
+    /// Whether there are values to draw.
+    has_values: bool,
 }
 
 impl<'a> Drawing<'a> {
-    /// Numbers beside the values' axis, about.
-    const TICKS: usize = 6;
-
     /// The whole drawing as SVG.
     pub(crate) fn svg(night: &'a Night, canvas: Canvas) -> String {
         let mut out = String::with_capacity(4096 + night.trials.len() * 160);
         let Canvas { width, height, class, .. } = canvas;
-        let name = text::line(&format!("Progress of {} {}", night.task, night.tag), 120);
+        let name = escaped(&text::line(&format!("Progress of {} {}", night.task, night.tag), 120));
         let _ = write!(
             out,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" class="drawing{class}" viewBox="0 0 {width} {height}" role="img" aria-label="{}""#,
-            escaped(&name)
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="drawing{class}" viewBox="0 0 {width} {height}" role="img" aria-label="{name}""#
         );
         if canvas.alone {
-            let _ = write!(out, r#" width="{width}" height="{height}""#);
-            let _ = write!(out, "><style>{}</style>", palette::drawing_alone());
+            let _ = write!(
+                out,
+                r#" width="{width}" height="{height}"><style>{}</style>"#,
+                palette::drawing_alone()
+            );
         } else {
             out.push('>');
         }
         let _ = write!(out, r#"<rect class="paper" width="{width}" height="{height}" rx="8"/>"#);
-        let top = if canvas.alone { 84.0 } else { 44.0 };
         if canvas.alone {
             head(night, &mut out);
         }
-        // labels need room on the better side
-        let (below, above) = if night.lower_is_better { (0.22, 0.0) } else { (0.0, 0.22) };
-        let values = range::of_values(night, below, above);
-        if let Some((from, to)) = values.or_else(|| (!night.trials.is_empty()).then_some((0.0, 1.0))) {
-            let (upper, lower) = (top, height - 40.0);
-            let (start, end, strip) = match night.lower_is_better {
-                true => (lower, upper + 18.0, upper + 7.0),
-                false => (lower - 18.0, upper, lower - 7.0),
-            };
-            let figures = Figures::of(night);
-            let y = Scale { from, to, start, end };
-            let longest = y.ticks(Self::TICKS).iter().map(|t| t.1.chars().count()).max().unwrap_or(0);
-            let left = 34.0 + 6.6 * longest as f64;
-            let last = night.trials.len() as f64;
-            let drawing = Self {
-                night,
-                canvas,
-                figures,
-                x: Scale { from: 0.0, to: last + 0.5 + last * 0.015, start: left, end: width - 16.0 },
-                y,
-                strip,
-            };
-            drawing.legend(&mut out, top - 22.0);
-            drawing.axes(&mut out, values.is_some());
-            drawing.briefs(&mut out);
-            if values.is_some() && night.trials.iter().any(|t| t.status == Status::Keep) {
-                drawing.best(&mut out);
-            }
-            if values.is_some() {
-                drawing.discards(&mut out);
-            }
-            drawing.crashes(&mut out);
-            if values.is_some() {
-                drawing.keeps(&mut out);
-                labels::draw(&drawing, &mut out);
-            } else {
-                drawing.note(&mut out, "no trial has a value yet: all of them crashed");
-            }
+        if night.trials.is_empty() {
+            note(&mut out, width / 2.0, height / 2.0, "no trial has ended yet");
         } else {
-            let _ = write!(
-                out,
-                r#"<text x="{}" y="{}" text-anchor="middle">no trial has ended yet</text>"#,
-                width / 2.0,
-                height / 2.0
-            );
+            // labels need room on the better side
+            let (below, above) = if night.lower_is_better { (0.28, 0.0) } else { (0.0, 0.28) };
+            let values = range::of_values(night, below, above);
+            Self::laid_out(night, canvas, values).all(&mut out);
         }
         out.push_str("</svg>");
         out
     }
 
+    fn laid_out(night: &'a Night, canvas: Canvas, values: Option<(f64, f64)>) -> Self {
+        let (from, to) = values.unwrap_or((0.0, 1.0));
+        let (upper, lower) = (if canvas.alone { 84.0 } else { 44.0 }, canvas.height - BELOW);
+        let (start, end, strip) = match night.lower_is_better {
+            true => (lower, upper + 18.0, upper + 7.0),
+            false => (lower - 18.0, upper, lower - 7.0),
+        };
+        let y = Scale { from, to, start, end };
+        let longest = y.ticks(TICKS).iter().map(|t| t.1.chars().count()).max().unwrap_or(0);
+        let last = night.trials.len() as f64;
+        let (start, end) = (34.0 + 6.6 * longest as f64, canvas.width - 16.0);
+        let x = Scale { from: 0.0, to: last * 1.015 + 0.5, start, end };
+        Self { night, canvas, figures: Figures::of(night), x, y, strip, has_values: values.is_some() }
+    }
+
+    fn all(&self, out: &mut String) {
+        self.legend(out);
+        self.axes(out);
+        self.briefs(out);
+        if self.has_values {
+            self.best(out);
+            self.discards(out);
+        }
+        self.crashes(out);
+        if self.has_values {
+            self.keeps(out);
+            labels::draw(self, out);
+        } else {
+            let (x, y) = ((self.x.start + self.x.end) / 2.0, (self.y.start + self.y.end) / 2.0);
+            note(out, x, y, "no trial has a value to be drawn");
+        }
+    }
+
     fn place(&self, trial: &Trial) -> Option<(f64, f64)> {
-        let value = trial.value.filter(|v| v.is_finite() && trial.status != Status::Crash)?;
+        let value = measured(trial).filter(|_| self.has_values)?;
         Some((self.x.at(trial.trial as f64), self.y.at(value)))
     }
 
@@ -131,15 +131,16 @@ impl<'a> Drawing<'a> {
         value < self.y.from || value > self.y.to
     }
 
-    fn legend(&self, out: &mut String, y: f64) {
-        let mut x = self.x.start.min(64.0);
+    fn legend(&self, out: &mut String) {
+        let y = if self.canvas.alone { 62.0 } else { 22.0 };
         let wide = self.canvas.width > 600.0;
+        let mut x = if wide { 64.0 } else { 22.0 };
         let mut item = |mark: &str, word: &str| {
             let _ = write!(
                 out,
                 r#"<g transform="translate({x:.0} {y})">{mark}<text x="10" y="4">{word}</text></g>"#
             );
-            x += if wide { 34.0 } else { 22.0 } + word.chars().count() as f64 * if wide { 6.0 } else { 5.6 };
+            x += if wide { 34.0 } else { 26.0 } + word.chars().count() as f64 * if wide { 6.0 } else { 5.6 };
         };
         item(r#"<circle class="keep" r="5"/>"#, "kept");
         item(r#"<circle class="discard" r="3"/>"#, "discarded");
@@ -153,12 +154,12 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn axes(&self, out: &mut String, has_values: bool) {
+    fn axes(&self, out: &mut String) {
         let Canvas { width, height, .. } = self.canvas;
         let (left, right) = (self.x.start, self.x.end);
-        let bottom = height - 40.0;
-        if has_values {
-            for (v, word) in self.y.ticks(Self::TICKS) {
+        let bottom = height - BELOW;
+        if self.has_values {
+            for (v, word) in self.y.ticks(TICKS) {
                 let y = self.y.at(v);
                 let _ = write!(out, r#"<path class="grid" d="M{left:.1} {y:.1}H{right:.1}"/>"#);
                 let _ = write!(
@@ -191,14 +192,15 @@ impl<'a> Drawing<'a> {
         let mut free = f64::NEG_INFINITY;
         for (i, brief) in self.night.briefs.iter().enumerate().skip(1) {
             let x = self.x.at(brief.from as f64 - 0.5);
-            let (top, bottom) = (self.y.end.min(self.strip - 7.0), self.canvas.height - 40.0);
+            let (top, bottom) = (self.y.end.min(self.strip - 7.0), self.canvas.height - BELOW);
+            let words = if self.night.lower_is_better { self.y.start - 6.0 } else { self.y.end + 10.0 };
             let _ = write!(out, r#"<path class="brief" d="M{x:.1} {top:.1}V{bottom:.1}"/>"#);
             if x > free {
                 let _ = write!(
                     out,
                     r#"<text class="brieftext" x="{:.1}" y="{:.1}">brief {}</text>"#,
                     x + 4.0,
-                    bottom - 6.0,
+                    words,
                     i + 1
                 );
                 free = x + 50.0;
@@ -209,8 +211,7 @@ impl<'a> Drawing<'a> {
     /// Corners of the running best, `offset` added to its value.
     fn steps(&self, offset: f64) -> Vec<(f64, f64)> {
         let keeps = self.night.trials.iter().filter(|t| t.status == Status::Keep);
-        let values =
-            keeps.filter_map(|t| Some((self.x.at(t.trial as f64), t.value.filter(|v| v.is_finite())?)));
+        let values = keeps.filter_map(|t| Some((self.x.at(t.trial as f64), measured(t)?)));
         let mut corners: Vec<(f64, f64)> = Vec::new();
         for (x, v) in values {
             let before = corners.last().map(|c| (x, c.1));
@@ -236,7 +237,7 @@ impl<'a> Drawing<'a> {
         let r = if self.night.trials.len() > 500 { 2.0 } else { 3.0 };
         for trial in self.night.trials.iter().filter(|t| t.status == Status::Discard) {
             let Some((x, y)) = self.place(trial) else { continue };
-            if trial.value.is_some_and(|v| self.is_off(v)) {
+            if measured(trial).is_some_and(|v| self.is_off(v)) {
                 let tip = if y < (self.y.start + self.y.end) / 2.0 { "l4 7h-8z" } else { "l4-7h-8z" };
                 self.point(out, trial, &format!(r#"<path class="off" d="M{x:.1} {y:.1}{tip}"#), "path");
             } else {
@@ -283,19 +284,12 @@ impl<'a> Drawing<'a> {
     /// `mark` lacks the end of its last attribute.
     fn point(&self, out: &mut String, trial: &Trial, mark: &str, element: &str) {
         let n = trial.trial;
-        let value = self.figures.value(trial.value);
-        let state = match trial.status {
-            Status::Keep => "keep",
-            Status::Discard => "discard",
-            Status::Crash => "crash",
-        };
-        let off = match trial.value {
-            Some(v) if trial.status != Status::Crash && self.is_off(v) => ", off the scale",
-            _ => "",
-        };
-        let value = if value == NONE { String::new() } else { format!(", {value}{off}") };
+        let value = measured(trial).map_or(String::new(), |v| {
+            let off = if self.is_off(v) { ", off the scale" } else { "" };
+            format!(", {}{off}", self.figures.value(Some(v)))
+        });
         let what = text::line(&trial.description, 70);
-        let title = format!("{n}: {state}{value}\n{what}");
+        let title = format!("{n}: {}{value}\n{what}", trial.status.word());
         match self.canvas.alone {
             true => {
                 let _ = write!(out, r#"{mark}"><title>{}</title></{element}>"#, escaped(&title));
@@ -309,11 +303,10 @@ impl<'a> Drawing<'a> {
             }
         }
     }
+}
 
-    fn note(&self, out: &mut String, words: &str) {
-        let (x, y) = ((self.x.start + self.x.end) / 2.0, (self.y.start + self.y.end) / 2.0);
-        let _ = write!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{words}</text>"#);
-    }
+fn note(out: &mut String, x: f64, y: f64, words: &str) {
+    let _ = write!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{words}</text>"#);
 }
 
 fn head(night: &Night, out: &mut String) {

@@ -1,19 +1,19 @@
 //! Which values a drawing shows: one diverged trial must not flatten all others.
 
 use crate::Night;
-use crate::night::{Status, Trial};
+use crate::figures::measured;
+use crate::night::Status;
 
 /// The lowest and the highest value that are drawn to scale; `None` where no trial has a value. `below` and
 /// `above` are room for labels, as shares of what is shown.
 pub(crate) fn of_values(night: &Night, below: f64, above: f64) -> Option<(f64, f64)> {
-    let finite = |t: &Trial| t.value.filter(|v| v.is_finite() && t.status != Status::Crash);
-    let kept = night.trials.iter().filter(|t| t.status == Status::Keep).filter_map(finite);
+    let kept = night.trials.iter().filter(|t| t.status == Status::Keep).filter_map(measured);
     let sigma = night.headline.sigma.filter(|s| s.is_finite() && *s > 0.0).unwrap_or(0.0);
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     for v in kept {
         (low, high) = (low.min(v - 2.5 * sigma), high.max(v + 2.5 * sigma));
     }
-    let mut values: Vec<f64> = night.trials.iter().filter_map(finite).collect();
+    let mut values: Vec<f64> = night.trials.iter().filter_map(measured).collect();
     values.sort_by(f64::total_cmp);
     if !low.is_finite() {
         let middle = *values.get(values.len() / 2)?;
@@ -30,5 +30,5 @@ pub(crate) fn of_values(night: &Night, below: f64, above: f64) -> Option<(f64, f
         _ => (high.abs() * 0.01).max(1e-9),
     };
     let (low, high) = (low - span * (0.04 + below), high + span * (0.04 + above));
-    (low.is_finite() && high.is_finite() && low < high).then_some((low, high))
+    ((high - low).is_finite() && low < high).then_some((low, high))
 }

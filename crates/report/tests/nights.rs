@@ -4,7 +4,7 @@ use report::Night;
 use report::night::{Brief, Calibration, Gate, Headline, Kind, Lesson, Mechanism, Status, ToRead, Trial};
 
 /// Texts that have broken pages elsewhere.
-pub const HOSTILE: [&str; 14] = [
+pub(crate) const HOSTILE: [&str; 14] = [
     "</script><script>document.title='owned'</script>",
     "<img src=x onerror=\"document.title='owned'\">",
     "\"><svg onload=alert(1)>' onmouseover='x",
@@ -22,16 +22,16 @@ pub const HOSTILE: [&str; 14] = [
 ];
 
 /// A small generator, so that a night is the same everywhere.
-pub struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
     /// Starts at `seed`.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// Uniform in 0..1.
-    pub fn part(&mut self) -> f64 {
+    pub(crate) fn part(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -39,7 +39,7 @@ impl Chance {
     }
 
     /// About normal, mean 0 and deviation 1.
-    pub fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.part()).sum::<f64>() - 6.0
     }
 
@@ -182,11 +182,11 @@ const EDITS: [Edit; 14] = [
 ];
 
 /// A night of 94 trials as an H200 makes it: eight keeps, some crashes, one trial that diverged.
-pub fn night() -> Night {
+pub(crate) fn night() -> Night {
     let mut chance = Chance::new(7);
     let sigma = 0.0011;
     let mut champion = (1, 0.9979);
-    let keeps = [4, 7, 12, 21, 26, 38, 55, 71];
+    let keeps = [4, 7, 12, 21, 27, 38, 55, 71];
     let mut best = 0.9979;
     let mut trials = vec![Trial {
         trial: 1,
@@ -489,7 +489,7 @@ fn gates() -> Vec<Gate> {
 }
 
 /// `count` trials of which every text means harm; `long` adds descriptions of 10 kB.
-pub fn hostile(count: u64, long: bool) -> Night {
+pub(crate) fn hostile(count: u64, long: bool) -> Night {
     let mut chance = Chance::new(count + 3);
     let text = |n: u64| HOSTILE[(n % HOSTILE.len() as u64) as usize].to_owned();
     let mut night = night();

@@ -12,8 +12,6 @@ use crate::scale::Scale;
 const HELD: usize = 40;
 /// Curves that are shown at once; there are as many colours.
 const SHOWN: usize = 8;
-/// Points of one curve.
-const POINTS: usize = 160;
 /// Least distance of two labels, units of the drawing.
 const APART: f64 = 15.0;
 
@@ -25,7 +23,8 @@ impl Page<'_> {
             section #curves {
                 h2 { "Loss curves" }
                 @if held.is_empty() { p.quiet { "No trial has left one." } } @else {
-                    (PreEscaped(self.curve_drawing(&held, first)))
+                    (PreEscaped(self.losses(&held, first, "wide", 1000.0, 400.0)))
+                    (PreEscaped(self.losses(&held, first, "narrow", 380.0, 320.0)))
                     fieldset.pick {
                         legend { "curves of trials, " (SHOWN) " at most" }
                         @for (i, t) in held.iter().enumerate() {
@@ -63,9 +62,10 @@ impl Page<'_> {
         (held, first)
     }
 
-    fn curve_drawing(&self, held: &[&Trial], first: usize) -> String {
-        let (width, height) = (1000.0, 400.0);
-        let curves: Vec<Vec<(f64, f64)>> = held.iter().map(|t| thinned(&t.curve)).collect();
+    fn losses(&self, held: &[&Trial], first: usize, class: &str, width: f64, height: f64) -> String {
+        // a point every six units
+        let curves: Vec<Vec<(f64, f64)>> =
+            held.iter().map(|t| thinned(&t.curve, (width / 6.0) as usize)).collect();
         let most = curves.iter().flatten().map(|p| p.0).fold(0.0, f64::max);
         // the beginning falls from far above, and would flatten what follows
         let late = || curves.iter().flatten().filter(|p| p.0 > most * 0.06).map(|p| p.1);
@@ -81,10 +81,10 @@ impl Page<'_> {
         } else {
             (1.0, "")
         };
-        let x = Scale { from: 0.0, to: most / unit.0, start: 56.0, end: width - 56.0 };
+        let x = Scale { from: 0.0, to: most / unit.0, start: 46.0, end: width - 44.0 };
         let y = Scale { from: low - span * 0.05, to: high + span * 0.05, start: height - 44.0, end: 12.0 };
         let mut out = format!(
-            r#"<svg class="drawing losses" viewBox="0 0 {width} {height}" role="img" aria-label="loss curves"><clipPath id="within"><path d="M{0} {1}H{2}V{3}H{0}z"/></clipPath>"#,
+            r#"<svg class="drawing losses {class}" viewBox="0 0 {width} {height}" data-top="{1}" data-bottom="{3}" role="img" aria-label="loss curves"><clipPath id="{class}"><path d="M{0} {1}H{2}V{3}H{0}z"/></clipPath>"#,
             x.start, y.end, x.end, y.start
         );
         for (v, word) in y.ticks(6) {
@@ -97,7 +97,7 @@ impl Page<'_> {
                 at + 4.0
             );
         }
-        for (v, word) in x.ticks(8) {
+        for (v, word) in x.ticks((width / 80.0) as usize) {
             let _ = write!(
                 out,
                 r#"<text x="{:.1}" y="{}" text-anchor="middle">{word}</text>"#,
@@ -123,7 +123,7 @@ impl Page<'_> {
             };
             let _ = write!(
                 out,
-                r#"<g{shown} data-t="{}" data-y="{:.1}"><path clip-path="url(#within)" d=""#,
+                r#"<g{shown} data-t="{}" data-y="{:.1}"><path clip-path="url(#{class})" d=""#,
                 t.trial, ends[i]
             );
             // not `Scale::at`: what lies above is cut off, not pressed onto the edge
@@ -150,11 +150,11 @@ fn is_point(p: &(f64, f64)) -> bool {
     p.0.is_finite() && p.1.is_finite() && p.0 >= 0.0
 }
 
-/// At most [`POINTS`] of a curve, the last one among them.
-fn thinned(curve: &[(f64, f64)]) -> Vec<(f64, f64)> {
+/// At most `most` points of a curve, the last one among them.
+fn thinned(curve: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     let points: Vec<_> = curve.iter().copied().filter(is_point).collect();
     let last = points.len().saturating_sub(1);
-    let n = points.len().min(POINTS);
+    let n = points.len().min(most);
     (0..n).map(|i| points[i * last / (n - 1).max(1)]).collect()
 }
 

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::diff::diff;
 use super::{Page, link, name, said, when};
-use crate::figures::{duration, minus, percent};
+use crate::figures::{duration, measured, minus, percent};
 use crate::night::{Status, Trial};
 use crate::text;
 
@@ -29,7 +29,7 @@ impl Page<'_> {
             details {
                 summary {
                     span.n { (t.trial) } " " (self.chip(t)) " "
-                    @if t.value.is_some() { b.n { (f.value(t.value)) } " " }
+                    @if measured(t).is_some() { b.n { (f.value(measured(t))) } " " }
                     @if t.delta.is_some() { span.n { (f.delta(t.delta)) } " " }
                     (name(&t.description, 90))
                 }

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Page, name, word};
-use crate::figures::{NONE, count};
+use super::{Page, name};
+use crate::figures::{NONE, count, measured};
 use crate::night::Trial;
 
 /// A column: (heading, class, what stands in it); `n` is numeric, `x` is left out on a phone.
@@ -42,7 +42,7 @@ impl Page<'_> {
                             @for t in &night.trials {
                                 tr {
                                     td.n { a href=(format!("#t{}", t.trial)) { (t.trial) } }
-                                    td class=(word(t.status)) { (word(t.status)) }
+                                    td class=(t.status.word()) { (t.status.word()) }
                                     td { (name(&t.description, 90)) }
                                     @for c in &columns {
                                         @let cell = (c.cell)(t);
@@ -73,7 +73,7 @@ impl Page<'_> {
                     columns.push(Column { heading, class, cell });
                 }
             };
-        add(metric, "n", true, Box::new(move |t| f.value(t.value)));
+        add(metric, "n", true, Box::new(move |t| f.value(measured(t))));
         add("Δ", "n", true, Box::new(move |t| f.delta(t.delta)));
         add(
             "expected Δ",

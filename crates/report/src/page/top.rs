@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Page, link, name, said, when, word};
-use crate::figures::{count, duration, large, of, percent};
+use super::{Page, link, name, when};
+use crate::figures::{count, duration, large, measured, of, percent};
 use crate::night::{Status, Trial};
 
 /// Top gains shown.
@@ -63,7 +63,7 @@ impl Page<'_> {
                     div { dt { "σ of one run" } dd { (f.value(head.sigma)) } }
                     div { dt { "time" } dd { (duration(head.seconds)) } }
                     div { dt { "duty cycle" } dd { (head.duty_cycle.map_or("–".to_owned(), percent)) small { " training" } } }
-                    div { dt { "tokens" } dd { (large(head.tokens)) small { " by proposers" } } }
+                    div { dt { "proposer tokens" } dd { (large(head.tokens)) } }
                     div { dt { "cost" } dd { @match head.usd { Some(usd) if usd.is_finite() => { "$" (format!("{usd:.2}")) } _ => "–" } } }
                 }
                 @if head.unreviewed > 0 {
@@ -85,12 +85,12 @@ impl Page<'_> {
                 @if chosen().next().is_none() { p.quiet { "There is nothing to read yet." } }
                 div.cards {
                     @for (read, trial) in chosen() {
-                        article class=(word(trial.status)) {
+                        article class=(trial.status.word()) {
                             p.why { (name(&read.why, 120)) }
                             h3 { a href=(format!("#t{}", trial.trial)) { (trial.trial) " · " (name(&trial.description, 90)) } }
                             p {
                                 (self.chip(trial)) " " (name(&trial.outcome, 40))
-                                @if trial.value.is_some() { ", " b { (self.figures.value(trial.value)) } }
+                                @if measured(trial).is_some() { ", " b { (self.figures.value(measured(trial))) } }
                                 @if trial.delta.is_some() { " (" (self.figures.delta(trial.delta)) ")" }
                             }
                             p.quiet { (name(if trial.hypothesis.is_empty() { &trial.reason } else { &trial.hypothesis }, 180)) }
@@ -132,13 +132,13 @@ impl Page<'_> {
 
     /// A status as a word with a mark, so that it is never told by colour alone.
     pub(super) fn chip(&self, trial: &Trial) -> Markup {
-        html! { span class=(format!("chip {}", word(trial.status))) { (word(trial.status)) } }
+        html! { span class=(format!("chip {}", trial.status.word())) { (trial.status.word()) } }
     }
 
     pub(super) fn review(&self, trial: &Trial) -> Markup {
         html! {
             @match &trial.review {
-                Some(review) => (said(review, 200)),
+                Some(review) => (name(review, 40)),
                 None => { "not yet; " code { "ratchet review" } }
             }
         }
@@ -147,13 +147,11 @@ impl Page<'_> {
 
 /// A bar of shares one after the other, the whole being 1.
 pub(super) fn bar(shares: &[(f64, &str)]) -> Markup {
-    let mut x = 0.0;
+    let before = |i: usize| shares[..i].iter().map(|s| s.0).sum::<f64>();
     html! {
         svg.bar viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" {
-            @for (share, class) in shares {
-                @let width = (share * 100.0).clamp(0.0, 100.0);
-                rect class=(class) x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="8" {}
-                @let _ = x += width;
+            @for (i, (share, class)) in shares.iter().enumerate() {
+                rect class=(class) x=(format!("{:.1}", before(i) * 100.0)) width=(format!("{:.1}", (share * 100.0).clamp(0.0, 100.0))) height="8" {}
             }
         }
     }
