@@ -37,6 +37,7 @@ pub mod journal;
 pub mod judge;
 pub mod ledger;
 pub mod live;
+pub mod lookout;
 pub(crate) mod material;
 pub mod measure;
 pub mod morning;

@@ -35,7 +35,7 @@ pub enum Doing {
     Proposing,
     /// A model is asked about the search itself.
     Searching,
-    /// It waits, because a person asked it to.
+    /// It waits for a person.
     Paused,
     /// A trial, a run of an earlier one, or the preparation of data is in this phase.
     #[serde(untagged)]
@@ -165,7 +165,7 @@ impl<O: Observer> Observer for Live<O> {
         match progress {
             Progress::Proposing { proposer } => self.turn(Doing::Proposing, proposer, None),
             Progress::Searching { what } => self.turn(Doing::Searching, what, None),
-            Progress::Paused { .. } => self.turn(Doing::Paused, "", None),
+            Progress::Paused { why } => self.turn(Doing::Paused, why.unwrap_or_default(), None),
             Progress::Started { trial, proposer, description } => {
                 self.watch = Stopwatch::default();
                 self.now.trial = Some(OpenTrial {

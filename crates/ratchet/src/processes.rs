@@ -103,6 +103,26 @@ pub fn descendants(child: u32) -> Vec<Process> {
     found
 }
 
+/// Resident memory of all that descends from a driver, companions and what they do left out.
+pub(crate) fn resident_below(driver: u32) -> u64 {
+    let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
+    for process in processes() {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let is_companion = |process: &Process| {
+        let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        line.ends_with(format!("\0{}\0", crate::ahead::COMMAND).as_bytes())
+    };
+    let mut queue = children.remove(&driver).unwrap_or_default();
+    queue.retain(|process| !is_companion(process));
+    let mut bytes = 0;
+    while let Some(process) = queue.pop() {
+        bytes += process.resident_bytes();
+        queue.extend(children.remove(&process.pid).unwrap_or_default());
+    }
+    bytes
+}
+
 /// Without `/proc` only the process group is known; it is the session that the child opened.
 #[cfg(not(target_os = "linux"))]
 pub fn descendants(child: u32) -> Vec<Process> {

@@ -9,6 +9,7 @@ use ratchet::{
     config::{Level, ProposerKind},
     cuda,
     doctor::forbidden,
+    lookout,
     search::staff,
     session::Asked,
     sim,
@@ -107,6 +108,14 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// The night as it goes on this terminal: the trial, its loss curve, the best, the budget; keys steer the run
+    Watch {
+        #[command(flatten)]
+        tag: TagArg,
+    },
+    /// Print the GPU's figures, a line a second; `watch` runs it
+    #[command(name = lookout::GPU_COMMAND, hide = true)]
+    GpuFigures,
     /// Serve the tools status, brief, read_trial, results and try to a coding agent, by MCP on stdin and stdout
     Mcp {
         #[command(flatten)]

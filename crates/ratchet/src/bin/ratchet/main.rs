@@ -4,6 +4,7 @@ mod args;
 mod mcp;
 mod run;
 mod screen;
+mod watch;
 
 use std::{
     io::Write,
@@ -24,7 +25,7 @@ use ratchet::{
     history::History,
     journal::TrialRecord,
     live::Live,
-    morning, night,
+    lookout, morning, night,
     session::{Asked, Session},
     show::{View, short},
     sim::{self, Landscape},
@@ -98,6 +99,11 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Status { tag, json } => {
             let status = View::open(root, tag.tag)?.status()?;
             print(&if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
+        }
+        Command::Watch { tag } => watch::watch(root, tag.tag),
+        Command::GpuFigures => {
+            lookout::serve_gpu()?;
+            Ok(ExitCode::SUCCESS)
         }
         Command::Mcp { place } => mcp::serve(root, place.into()),
         Command::Show { trial, tag } => print(&View::open(root, tag.tag)?.show(trial)?),
