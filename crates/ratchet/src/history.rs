@@ -115,7 +115,10 @@ impl History {
             }
             Event::Replicated { counts: true, .. } => self.since_rerun = 0, // it crashed; not at once again
             // what the audit says reaches nobody who proposes or judges
-            Event::Replicated { .. } | Event::Audited { .. } | Event::Transferred { .. } => {}
+            Event::Replicated { .. }
+            | Event::Audited { .. }
+            | Event::Transferred { .. }
+            | Event::Accepted { .. } => {}
             Event::Refused { .. } => {} // told to who tried, and in the report
             Event::Advanced { .. } => self.behind = None,
             Event::Closed(record) => {

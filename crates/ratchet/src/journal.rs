@@ -262,6 +262,25 @@ pub enum Event {
         /// The standard error of `gain`.
         error: Option<f64>,
     },
+    /// Accepted keeps were put together and run against the baseline; no trial. A branch of them follows.
+    Accepted {
+        /// When.
+        at: String,
+        /// Where, below the tag's folder.
+        folder: String,
+        /// The branch; `None` where its head has no value.
+        branch: Option<String>,
+        /// Its last commit.
+        head: String,
+        /// The keeps.
+        trials: Vec<u64>,
+        /// By how much it was better than the baseline.
+        gain: Option<f64>,
+        /// The standard error of `gain`.
+        error: Option<f64>,
+        /// Whether that is more than noise explains.
+        confirmed: bool,
+    },
     /// The settings of the search were looked at.
     Cycle {
         /// When it was over.

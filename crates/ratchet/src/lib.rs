@@ -5,8 +5,10 @@
 //! [`ledger`] writes `results.tsv`, only [`exec`] starts processes, and [`verdict`] decides without doing.
 
 pub mod ablation;
+pub mod accept;
 pub(crate) mod account;
 pub mod ahead;
+pub(crate) mod arms;
 pub mod attempt;
 pub mod attribution;
 pub mod audit;

@@ -181,10 +181,8 @@ pub fn plain(text: &str, max: usize) -> String {
             }
             continue;
         }
-        // bidirectional overrides can make a line read as something else
-        let hidden = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
         let c = if c.is_whitespace() || (c.is_control() && !out.is_empty()) { ' ' } else { c };
-        if hidden || c.is_control() || (c == ' ' && (out.is_empty() || out.ends_with(' '))) {
+        if is_hidden(c) || c.is_control() || (c == ' ' && (out.is_empty() || out.ends_with(' '))) {
             continue;
         }
         if count == max {
@@ -195,6 +193,25 @@ pub fn plain(text: &str, max: usize) -> String {
         count += 1;
     }
     out.truncate(out.trim_end().len());
+    out
+}
+
+/// Whether a character shows nothing by itself, and may make a line read as something else.
+fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A line of untrusted text with its spacing, for a person who has to see all of it: tabs are four spaces wide,
+/// and what steers a terminal, reorders text or cannot be seen is spelled out.
+pub fn spelled_out(line: &str) -> String {
+    let mut out = String::new();
+    for c in line.chars() {
+        match c {
+            '\t' => out.push_str("    "),
+            c if c.is_control() || is_hidden(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
     out
 }
 
@@ -272,6 +289,7 @@ mod tests {
             plain("a\tb\nc\r\u{1b}[31mred\u{1b}[0m\u{1b}]0;title\u{7}x\u{202e}y\0", 99),
             "a b c redxy"
         );
+        assert_eq!(spelled_out("+\tif \u{202e}a\u{1b}[2J\r"), "+    if \\u{202e}a\\u{1b}[2J\\u{d}");
         assert_eq!(plain("abcdef", 3), "abc…");
         assert_eq!(plain("\u{1b}[2J  \n", 9), "");
     }

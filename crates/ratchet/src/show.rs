@@ -15,7 +15,7 @@ use crate::{
     history::History,
     journal::{self, Status, TrialRecord},
     ledger, plain_file,
-    runlog::{plain, tail_of},
+    runlog::{plain, spelled_out, tail_of},
     sigma::KnownNoise,
     state::{State, Tag},
     trial::no_such_trial,
@@ -184,7 +184,27 @@ impl View {
         };
         let record = self.history.trial(n).ok_or_else(|| no_such_trial(n, tag))?;
         let dir = self.state.tag(tag).trial(n);
-        let metric = &self.task.metric.name;
+        let mut text = self.facts(record, tag);
+        if let Some(log) = last_log(&dir).filter(|_| record.status == Status::Crash) {
+            let _ = writeln!(text, "\n{} (its end)", log.display());
+            for words in tail_of(&log, LOG_LINES) {
+                let _ = writeln!(text, "  | {words}");
+            }
+        }
+        let patch = plain_file::read(&dir.join("diff.patch")).unwrap_or_default();
+        let patch = String::from_utf8_lossy(&patch);
+        if !patch.is_empty() {
+            text.push('\n');
+            for words in patch.lines().take(400) {
+                let _ = writeln!(text, "{}", spelled_out(words));
+            }
+        }
+        Ok(text)
+    }
+
+    /// What is known of a trial but its log and its diff, a line each.
+    pub(crate) fn facts(&self, record: &TrialRecord, tag: &Tag) -> String {
+        let (n, metric) = (record.trial, &self.task.metric.name);
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             let _ = writeln!(text, "{name:12} {value}");
@@ -242,23 +262,7 @@ impl View {
         }
         line("memory", format!("{:.2} GB", record.memory_gb));
         line("time", format!("{:.1} s, ended {}", record.seconds, record.ended));
-        line("files", dir.display().to_string());
-        if let Some(log) = last_log(&dir).filter(|_| record.status == Status::Crash) {
-            let _ = writeln!(text, "\n{} (its end)", log.display());
-            for words in tail_of(&log, LOG_LINES) {
-                let _ = writeln!(text, "  | {words}");
-            }
-        }
-        let patch = plain_file::read(&dir.join("diff.patch")).unwrap_or_default();
-        let patch = String::from_utf8_lossy(&patch);
-        if !patch.is_empty() {
-            text.push('\n');
-            for words in patch.lines().take(400) {
-                // a diff keeps its spacing, but nothing in it may steer a terminal
-                let clean: String = words.chars().filter(|c| !c.is_control() || *c == '\t').collect();
-                let _ = writeln!(text, "{clean}");
-            }
-        }
-        Ok(text)
+        line("files", self.state.tag(tag).trial(n).display().to_string());
+        text
     }
 }

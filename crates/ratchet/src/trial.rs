@@ -375,7 +375,7 @@ impl Session {
 }
 
 /// `val_bpb` → `Val-Bpb`.
-fn trailer(metric: &str) -> String {
+pub(crate) fn trailer(metric: &str) -> String {
     let parts = metric.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
     let capital = |part: &str| part[..1].to_ascii_uppercase() + &part[1..];
     parts.map(capital).collect::<Vec<_>>().join("-")

@@ -235,3 +235,44 @@ fn what_a_trial_closes_nests_or_leaves_in_its_folder_does_not_stop_the_next() {
     assert!(model.join("closed/below").is_dir() && model.join("deep").is_dir());
     assert!(!model.join("pipe").exists());
 }
+
+#[test]
+fn neither_an_agent_nor_a_trial_can_forge_a_review() {
+    let agent = "[proposer]\nkind = \"agent\"\n[proposer.agent]\ncommand = [\"sh\", \"agent.sh\"]\n";
+    let review = "ROOT/.ratchet/tags/bar/reviews.jsonl";
+    let forge = format!(
+        "for act in 'cat {review}' 'echo forged >> {review}' 'echo forged > ROOT/.ratchet/tags/bar/reviews.new' \
+         'mv {review} ROOT/.ratchet/tags/bar/other' 'rm {review}' 'BINARY -C ROOT review 2 --accept' \
+         'mkdir ROOT/.ratchet/tags/bar/accepted' 'echo forged > ../reviews.jsonl' 'git branch accepted/bar'; do\n\
+         if (eval \"$act\") >/dev/null 2>&1; then n=$((n + 1)); echo \"done: $act\" >&2; fi\ndone\n"
+    );
+    let score = format!(
+        "n=0\n{forge}x=$(sed 's/^x = //' cand/x.txt | cut -d' ' -f 1)\necho \"{{\\\"loss\\\": $((x + 100 * n))}}\"\n"
+    );
+    let Some(toy) = confined(&score, agent) else { return };
+    let here = |text: &str| {
+        text.replace("ROOT", &toy.root().to_str().unwrap().replace(' ', "\\ "))
+            .replace("BINARY", env!("CARGO_BIN_EXE_ratchet"))
+    };
+    toy.write("score.sh", &here(&score));
+    toy.write(
+        "agent.sh",
+        &here(&format!("cat > /dev/null\nn=0\n{forge}x=$(sed 's/^x = //' cand/x.txt | cut -d' ' -f 1)\necho \"x = $((x - 1 + n))\" > cand/x.txt\n")),
+    );
+    toy.commit("an agent that reviews itself");
+    toy.exits(0, &["run", "--trials", "2", "--tag", "bar"]);
+    toy.exits(0, &["review", "2", "--reject", "--note", "mine"]);
+    let mine = toy.read(".ratchet/tags/bar/reviews.jsonl");
+    toy.exits(0, &["run", "--trials", "2"]);
+    let losses = ["10.000000", "9.000000", "8.000000", "7.000000"];
+    assert_eq!(toy.column("loss"), losses, "{}", toy.read(".ratchet/tags/bar/trials/0003/run.log"));
+    assert_eq!(toy.read(".ratchet/tags/bar/reviews.jsonl"), mine);
+    assert!(!toy.path(".ratchet/tags/bar/accepted").exists());
+    assert!(!toy.git(&["for-each-ref"]).contains("accepted"));
+    // and what the person decided and said is in nothing that a proposer is told
+    let told = toy.exits(0, &["brief"]).stdout;
+    let prompt = toy.read(".ratchet/tags/bar/trials/0003/prompt.md");
+    for text in [told, prompt] {
+        assert!(!text.contains("mine") && !text.contains("rejected"), "{text}");
+    }
+}

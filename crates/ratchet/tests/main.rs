@@ -1,6 +1,7 @@
 //! The `ratchet` binary from outside: a toy task, real git, and the contract of `docs/design.md`.
 
 mod ablation;
+mod accept;
 mod agents;
 mod api_page;
 mod beginnings;
@@ -26,6 +27,7 @@ mod replay;
 mod replicates;
 mod report;
 mod repositories;
+mod review;
 mod run;
 mod search;
 mod sim;

@@ -1,5 +1,6 @@
 //! The only room that touches git, through libgit2: no `git` process, no hooks, nothing pushed.
 
+mod branches;
 mod changes;
 mod durable;
 mod worktree;
@@ -10,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(crate) use branches::Hunk;
 pub use changes::{Change, ChangeKind};
 pub use git2::Oid;
 use git2::{ErrorCode, FileMode, ObjectType, Repository, Signature, Tree, TreeWalkMode};
@@ -231,13 +233,7 @@ impl Repo {
         if tip != Some(champion) {
             return Err(self.branch_moved(tag, tip, champion));
         }
-        let wanted = format!("ref: {}", tag.branch_ref());
-        let common = self.repo.commondir();
-        let mut heads = vec![common.join("HEAD")];
-        if let Ok(entries) = fs::read_dir(common.join("worktrees")) {
-            heads.extend(entries.flatten().map(|entry| entry.path().join("HEAD")));
-        }
-        match heads.iter().find(|head| fs::read_to_string(head).is_ok_and(|text| text.trim() == wanted)) {
+        match self.checked_out(&tag.branch_ref()) {
             Some(head) => Err(Error::usage(format!("the branch {} is checked out", tag.branch()))
                 .at(head)
                 .hint("switch that checkout to another branch: `git switch main`; look at the champion with `git show` or `ratchet sync`")),

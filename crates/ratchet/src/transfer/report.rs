@@ -4,8 +4,9 @@ use std::{fmt::Write, path::Path};
 
 use serde::Serialize;
 
-use super::{Run, arm_run, curve::Curve, plan::Plan, read_run};
+use super::{curve::Curve, plan::Plan};
 use crate::{
+    arms::{Run, place_of, read_run},
     config::Goal,
     error::{Error, Result},
     session::Session,
@@ -105,7 +106,7 @@ impl Report {
         for arm in &plan.arms {
             let runs: Vec<Run> = (0..plan.runs)
                 .map(|run| {
-                    let place = arm_run(dir, arm, run);
+                    let place = place_of(dir, &arm.name, run);
                     read_run(&place)?.ok_or_else(|| Error::internal("a run has vanished").at(place))
                 })
                 .collect::<Result<_>>()?;
@@ -144,7 +145,8 @@ impl Report {
             reason: Some(conflict.reason.clone()),
         }));
         without.sort_by_key(|without| without.trial);
-        let curve = |arm: usize, run| Curve::read(&arm_run(dir, &plan.arms[arm], run).join("steps.csv"));
+        let curve =
+            |arm: usize, run| Curve::read(&place_of(dir, &plan.arms[arm].name, run).join("steps.csv"));
         let reached_s = (0..plan.runs).map(|run| curve(1, run)?.reaches(curve(0, run)?.end())).collect();
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         Ok(Self {

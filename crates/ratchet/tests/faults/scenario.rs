@@ -51,10 +51,14 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::new("sync of an edit", edited(begun(1), "7"), &["sync"], &[("keep", "10"), ("keep", "6")])
             .thorough(),
         Scenario::new("hint", begun(1), &["hint", "an idea"], &[("keep", "10"), ("keep", "6")]).thorough(),
+        Scenario::new("review", begun(1), &["review", "2", "--accept"], &[("keep", "10"), ("keep", "6")])
+            .thorough(),
+        Scenario::new("accept", reviewed(), ACCEPT, &[("keep", "10"), ("keep", "6")]).thorough(),
         Scenario::new("rerun", begun(1), &["rerun", "2"], &[("keep", "10"), ("keep", "6")]),
     ]
 }
 
+const ACCEPT: &[&str] = &["accept", "--runs", "1"];
 pub(super) const TRY: &[&str] = &["try", "-m", "an edit", "--tag", "bar", "--json"];
 
 impl Scenario {
@@ -132,6 +136,15 @@ impl Scenario {
                 "queued once or, started again, twice: {queue}"
             );
         }
+        if self.args[0] == "review" {
+            let keeps = toy.exits(0, &["review", "--json"]).json();
+            assert_eq!(keeps["keeps"][0]["decision"], "accepted");
+        }
+        if self.args[0] == "accept" {
+            let tree = |name: &str| toy.git(&["rev-parse", &format!("{name}^{{tree}}")]);
+            assert_eq!(tree("accepted/bar"), tree("ratchet/bar"));
+            assert_eq!(toy.git(&["rev-parse", "accepted/bar~1"]), toy.git(&["rev-parse", "main"]));
+        }
         if self.args[0] == "sync" {
             let saved = toy.git(&["for-each-ref", "--format=%(refname)", "refs/ratchet/saved"]);
             let edit = |name: &str| toy.git(&["show", &format!("{name}:cand/x.txt")]);
@@ -175,6 +188,13 @@ fn repository(noise: u32) -> Toy {
 pub(super) fn begun(noise: u32) -> Toy {
     let toy = edited(repository(noise), "6");
     toy.exits(0, TRY);
+    toy
+}
+
+/// With that keep accepted.
+fn reviewed() -> Toy {
+    let toy = begun(1);
+    toy.exits(0, &["review", "2", "--accept"]);
     toy
 }
 

@@ -100,6 +100,15 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Read what was kept, and accept, reject or defer it
+    ///
+    /// On a terminal it walks the keeps that are open, oldest first; elsewhere it lists them.
+    Review(ReviewArgs),
+    /// Make a branch of the accepted keeps, and run it against the baseline
+    ///
+    /// Exit code 0 when the gain is confirmed, 1 when it is not or the branch's head has no value, 2 when nothing is
+    /// accepted or the branch exists, 3 when a keep needs one that is not accepted. Nothing is merged or pushed.
+    Accept(AcceptArgs),
     /// Where it stands
     Status {
         #[command(flatten)]
@@ -247,6 +256,45 @@ pub(crate) struct RunArgs {
     /// The recorded night of --proposer replay; else as ratchet.toml says
     #[arg(long, value_name = "FILE")]
     pub(crate) night: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReviewArgs {
+    /// Trials that were kept; without a decision they are shown whole
+    #[arg(value_name = "TRIAL")]
+    pub(crate) trials: Vec<u64>,
+    /// Accept them: `ratchet accept` takes them to a branch
+    #[arg(long, group = "decision", requires = "trials")]
+    pub(crate) accept: bool,
+    /// Reject them
+    #[arg(long, group = "decision", requires = "trials")]
+    pub(crate) reject: bool,
+    /// Leave it open; they count as reviewed
+    #[arg(long, group = "decision", requires = "trials")]
+    pub(crate) defer: bool,
+    /// Why
+    #[arg(long, value_name = "TEXT", requires = "decision")]
+    pub(crate) note: Option<String>,
+    /// Print the keeps with their decisions and evidence as one JSON object
+    #[arg(long, conflicts_with = "decision")]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) tag: TagArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcceptArgs {
+    /// The new branch's name; default: accepted/TAG
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<String>,
+    /// Runs of each side
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+    #[command(flatten)]
+    pub(crate) tag: TagArg,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

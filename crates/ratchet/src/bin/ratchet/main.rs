@@ -2,6 +2,7 @@
 
 mod args;
 mod mcp;
+mod review;
 mod run;
 mod screen;
 mod watch;
@@ -96,6 +97,8 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
         Command::Transfer { budget, depth, runs, leave_one_out, tag, json } => {
             transfer(root, &Longer { budget, depth, runs, leave_one_out }, tag.tag, json)
         }
+        Command::Review(args) => review::review(root, args),
+        Command::Accept(args) => review::accept(root, args),
         Command::Status { tag, json } => {
             let status = View::open(root, tag.tag)?.status()?;
             print(&if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
