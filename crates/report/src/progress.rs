@@ -81,7 +81,7 @@ impl<'a> Drawing<'a> {
             note(&mut out, width / 2.0, height / 2.0, "no trial has ended yet");
         } else {
             // labels need room on the better side
-            let (below, above) = if night.lower_is_better { (0.28, 0.0) } else { (0.0, 0.28) };
+            let (below, above) = if night.lower_is_better { (0.36, 0.0) } else { (0.0, 0.36) };
             let values = range::of_values(night, below, above);
             Self::laid_out(night, canvas, values).all(&mut out);
         }

@@ -112,7 +112,7 @@ fn a_link_opens_its_part_and_code_gets_its_colours() {
             .run("document.querySelector('#t71 pre ins').textContent")
             .as_str()
             .unwrap()
-            .starts_with("+    pub const MOMENTUM_RAMP")
+            .starts_with("+        let (q, k)")
     );
     let top = browser.run("document.querySelector('#t71').getBoundingClientRect().top");
     assert!((0.0..900.0).contains(&top.as_f64().unwrap()), "it is in the window: {top}");

@@ -207,7 +207,10 @@ pub(crate) fn night() -> Night {
         ..Trial::default()
     }];
     for n in 2..=94u64 {
-        let edit = EDITS[((n * 5 + n / 14) % 14) as usize];
+        let edit = match keeps.iter().position(|&k| k == n) {
+            Some(kept) => EDITS[[1, 0, 4, 9, 2, 7, 5, 3][kept]],
+            None => EDITS[((n * 5 + n / 14) % 14) as usize],
+        };
         let proposer = *chance.of(&["claude", "claude", "codex", "knobs"]);
         let crash = n % 17 == 9 || n == 30;
         let keep = keeps.contains(&n);

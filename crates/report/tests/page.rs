@@ -132,13 +132,13 @@ fn diffs_are_marked_by_elements_and_name_their_language() {
     let page = page(&nights::night());
     assert_eq!(
         text(&page, "#t71 pre del").trim(),
-        "- pub const MOMENTUM_RAMP: usize = 300; // knob: int 1..1000; steps"
+        "- let (q, k) = (rope(&q, cos, sin)?, rope(&k, cos, sin)?);"
     );
     assert_eq!(
         text(&page, "#t71 pre ins").trim(),
-        "+ pub const MOMENTUM_RAMP: usize = 150; // knob: int 1..1000; steps"
+        "+ let (q, k) = (norm(&rope(&q, cos, sin)?)?, norm(&rope(&k, cos, sin)?)?);"
     );
-    assert_eq!(text(&page, "#t71 pre b[data-l=rust]"), "train/src/optim.rs");
+    assert_eq!(text(&page, "#t71 pre b[data-l=rust]"), "train/src/model.rs");
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl Page<'_> {
                 p.over { "Ratchet " span { "report" } }
                 h1 { (name(&night.task, 60)) span.tag { (name(&night.tag, 60)) } }
                 p.sub {
-                    @if night.running { span.state.running { "running" } } @else if let Some(why) = &night.ended {
+                    @if night.running { span.state.running { "running" } span { "reload for what came since" } } @else if let Some(why) = &night.ended {
                         span.state { "ended: " (name(why, 120)) }
                     }
                     span { (name(&night.metric, 40)) ", " (if night.lower_is_better { "lower" } else { "higher" }) " is better" }
@@ -43,18 +43,21 @@ impl Page<'_> {
                 div.best {
                     p.what { "best " (name(&self.night.metric, 40)) }
                     p.big { (f.value(head.best)) }
-                    @match (head.gain, head.baseline) {
-                        (Some(gain), Some(baseline)) => p {
+                    @match head.gain {
+                        Some(gain) => p {
                             b.gain { (f.delta(Some(gain))) @if let Some(within) = head.gain_within { " ± " (f.value(Some(within))) } }
-                            " better than the baseline, " (f.value(Some(baseline)))
+                            " gained over the baseline"
                         }
-                        _ => p { "There is no gain to speak of yet." }
+                        None => p { "There is no gain to speak of yet." }
                     }
                     @match head.audited_gain {
                         Some(gain) => p { b.gain { (f.delta(Some(gain))) } " on rows that no verdict saw" }
                         None => p.quiet { "not audited yet" }
                     }
-                    @if let Some(champion) = head.champion { p.quiet { "champion: trial " (link(self.night, champion)) } }
+                    p.quiet {
+                        @if let Some(champion) = head.champion { "champion: trial " (link(self.night, champion)) }
+                        @if head.baseline.is_some() { " · baseline: " (f.value(head.baseline)) }
+                    }
                 }
                 dl.stats {
                     div { dt { "kept" } dd { (count(head.keeps as u64)) small { " of " (of(head.trials, "trial")) } } }
