@@ -110,3 +110,44 @@ pub(crate) fn of(n: usize, noun: &str) -> String {
     };
     format!("{} {noun}{end}", count(n as u64))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::night::Headline;
+
+    fn with(sigma: Option<f64>, baseline: f64) -> Figures {
+        let headline = Headline { sigma, baseline: Some(baseline), ..Headline::default() };
+        Figures::of(&Night { headline, ..Night::default() })
+    }
+
+    #[test]
+    fn values_have_the_decimals_that_noise_makes_sense_of() {
+        assert_eq!(with(Some(0.0011), 0.9979).value(Some(0.97454321)), "0.9745");
+        assert_eq!(with(Some(0.00042), 1.3).value(Some(0.97454321)), "0.97454");
+        assert_eq!(with(Some(120.0), 35_000.0).value(Some(35_123.4)), "35123");
+        assert_eq!(with(None, 0.9979).value(Some(0.97454321)), "0.974543");
+        assert_eq!(with(None, 1234.5).value(Some(1.0)), "1.00");
+    }
+
+    #[test]
+    fn a_difference_has_a_sign_and_what_is_no_number_is_a_dash() {
+        let f = with(Some(0.0011), 1.0);
+        assert_eq!(f.delta(Some(0.00234)), "+0.0023");
+        assert_eq!(f.delta(Some(-0.00234)), "−0.0023");
+        assert_eq!(f.delta(Some(-0.0)), "+0.0000");
+        assert_eq!(
+            [f.delta(None), f.value(Some(f64::NAN)), f.delta(Some(f64::INFINITY))],
+            [NONE, NONE, NONE]
+        );
+    }
+
+    #[test]
+    fn counts_times_and_shares_read_as_a_person_writes_them() {
+        assert_eq!([count(7), count(1234), count(1_234_567)], ["7", "1,234", "1,234,567"]);
+        assert_eq!([large(9_999), large(45_678), large(4_182_300)], ["9,999", "46 k", "4.2 M"]);
+        assert_eq!([duration(41.7), duration(125.0), duration(28_710.0)], ["42 s", "2 min", "7 h 58 min"]);
+        assert_eq!([of(1, "keep"), of(2, "keep"), of(3, "crash")], ["1 keep", "2 keeps", "3 crashes"]);
+        assert_eq!([percent(0.834), percent(f64::NAN)], ["83 %", NONE]);
+    }
+}

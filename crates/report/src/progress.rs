@@ -59,10 +59,11 @@ impl<'a> Drawing<'a> {
     pub(crate) fn svg(night: &'a Night, canvas: Canvas) -> String {
         let mut out = String::with_capacity(4096 + night.trials.len() * 160);
         let Canvas { width, height, class, .. } = canvas;
+        let role = if canvas.alone { "img" } else { "group" }; // what is in an image is no link to a screen reader
         let name = escaped(&text::line(&format!("Progress of {} {}", night.task, night.tag), 120));
         let _ = write!(
             out,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" class="drawing{class}" viewBox="0 0 {width} {height}" role="img" aria-label="{name}""#
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="drawing{class}" viewBox="0 0 {width} {height}" role="{role}" aria-label="{name}""#
         );
         if canvas.alone {
             let _ = write!(
@@ -134,14 +135,15 @@ impl<'a> Drawing<'a> {
     fn legend(&self, out: &mut String) {
         let y = if self.canvas.alone { 62.0 } else { 22.0 };
         let wide = self.canvas.width > 600.0;
-        let mut x = if wide { 64.0 } else { 22.0 };
+        let mut x = if wide { 64.0 } else { 16.0 };
         let mut item = |mark: &str, word: &str| {
             let _ = write!(
                 out,
                 r#"<g transform="translate({x:.0} {y})">{mark}<text x="10" y="4">{word}</text></g>"#
             );
-            x += if wide { 34.0 } else { 26.0 } + word.chars().count() as f64 * if wide { 6.0 } else { 5.6 };
+            x += if wide { 34.0 } else { 23.0 } + word.chars().count() as f64 * if wide { 6.0 } else { 5.6 };
         };
+        item(r#"<rect class="base" x="-4" y="-4" width="8" height="8"/>"#, "baseline");
         item(r#"<circle class="keep" r="5"/>"#, "kept");
         item(r#"<circle class="discard" r="3"/>"#, "discarded");
         item(r#"<path class="crash" d="M-3-3 3 3M-3 3 3-3"/>"#, "crashed");
@@ -290,18 +292,14 @@ impl<'a> Drawing<'a> {
         });
         let what = text::line(&trial.description, 70);
         let title = format!("{n}: {}{value}\n{what}", trial.status.word());
-        match self.canvas.alone {
-            true => {
-                let _ = write!(out, r#"{mark}"><title>{}</title></{element}>"#, escaped(&title));
-            }
-            false => {
-                let _ = write!(
-                    out,
-                    r##"<a href="#t{n}">{mark}"><title>{}</title></{element}></a>"##,
-                    escaped(&title)
-                );
-            }
+        let title = escaped(&title);
+        if self.canvas.alone {
+            let _ = write!(out, r#"{mark}"><title>{title}</title></{element}>"#);
+            return;
         }
+        // two thousand points are no stops on the way through a page; the table leads to all trials
+        let stop = if trial.status == Status::Keep { "" } else { r#" tabindex="-1""# };
+        let _ = write!(out, r##"<a href="#t{n}"{stop}>{mark}"><title>{title}</title></{element}></a>"##);
     }
 }
 

@@ -64,3 +64,16 @@ fn level(sizes: impl Iterator<Item = usize>, total: usize, most: usize) -> usize
     }
     most
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_texts_stay_whole_and_long_ones_share_what_is_left() {
+        assert_eq!(level([10, 20, 30].into_iter(), 100, 50), 50);
+        assert_eq!(level([10, 1000, 1000].into_iter(), 110, 500), 50);
+        assert_eq!(level([1000, 1000].into_iter(), 5000, 300), 300);
+        assert_eq!(level(std::iter::empty(), 100, 50), 50);
+    }
+}

@@ -42,3 +42,29 @@ fn round_step(rough: f64) -> f64 {
     let round = [1.0, 2.0, 5.0].into_iter().find(|&r| times <= r * 1.000_001).unwrap_or(10.0);
     round * power
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_lie_within_and_are_neither_few_nor_many() {
+        for (from, to) in
+            [(0.9634, 1.0021), (-3.0, 7.0), (0.0, 94.0), (1e-9, 3e-9), (1e30, 2e30), (-0.02, 0.02)]
+        {
+            let ticks = Scale { from, to, start: 0.0, end: 100.0 }.ticks(6);
+            assert!((3..=8).contains(&ticks.len()), "{from}..{to}: {ticks:?}");
+            for (v, text) in &ticks {
+                let slip = (to - from) * 1e-9;
+                assert!(*v >= from - slip && *v <= to + slip, "{v} in {from}..{to}");
+                let read: f64 = text.replace('−', "-").parse().unwrap();
+                assert!((read - v).abs() <= (to - from) * 0.01, "{text} is not {v}");
+            }
+        }
+        let words = |from, to| {
+            Scale { from, to, start: 0.0, end: 1.0 }.ticks(6).into_iter().map(|t| t.1).collect::<Vec<_>>()
+        };
+        assert_eq!(words(0.9634, 1.0021), ["0.97", "0.98", "0.99", "1.00"]);
+        assert_eq!(words(-3.0, 7.0), ["−2", "0", "2", "4", "6"]);
+    }
+}

@@ -309,9 +309,9 @@ pub(crate) fn night() -> Night {
             usd: Some(18.4),
         },
         to_read: vec![
-            ToRead { trial: champion.0, why: "the champion: the latest keep".to_owned() },
-            ToRead { trial: 35, why: "the nearest miss: better, and not by enough".to_owned() },
-            ToRead { trial: 30, why: "a crash that looks like a good idea".to_owned() },
+            ToRead { trial: 27, why: "the keep with the largest gain: is it what it says it is?".to_owned() },
+            ToRead { trial: 35, why: "the nearest miss: would you have kept it?".to_owned() },
+            ToRead { trial: 94, why: "the latest crash: the idea's fault, or its code's?".to_owned() },
         ],
         briefs: briefs(),
         lessons: vec![
@@ -477,17 +477,31 @@ fn gates() -> Vec<Gate> {
     };
     vec![
         gate(
-            "scope",
-            "edits outside the editable files",
+            "admission",
+            "no edit, one tried before, outside what is editable",
             101,
-            3,
-            Some("prepare/src/exam.rs may not be edited"),
+            7,
+            Some("the same edit as trial 17"),
             false,
         ),
-        gate("novelty", "what was tried before", 98, 4, Some("the same edit as trial 17"), false),
-        gate("build", "code that does not compile", 94, 2, Some("error[E0308]: mismatched types"), false),
-        gate("causality", "a model that sees the future", 92, 0, None, true),
-        gate("seed", "a chosen seed", 12, 0, None, false),
+        gate(
+            "build",
+            "does not compile, or not in time",
+            93,
+            2,
+            Some("error[E0308]: mismatched types"),
+            false,
+        ),
+        gate("preflight", "fails a step on real data, causality, or memory", 91, 0, None, true),
+        gate("fit", "training fails, diverges, or runs past its limits", 91, 5, Some("out of memory"), false),
+        gate(
+            "verdict",
+            "not better than noise and price explain",
+            86,
+            78,
+            Some("no better than the champion"),
+            false,
+        ),
     ]
 }
 

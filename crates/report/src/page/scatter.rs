@@ -63,7 +63,7 @@ impl Page<'_> {
         let x = Scale { from: -reach, to: reach, start: 62.0, end: 350.0 };
         let y = Scale { from: -reach, to: reach, start: 270.0, end: 14.0 };
         let mut out = String::from(
-            r#"<svg class="drawing scatter" viewBox="0 0 360 310" role="img" aria-label="predicted against measured">"#,
+            r#"<svg class="drawing scatter" viewBox="0 0 360 310" role="group" aria-label="predicted against measured">"#,
         );
         let (left, right, low, high) = (x.start, x.end, y.start, y.end);
         for (v, word) in x.ticks(4) {
@@ -93,7 +93,7 @@ impl Page<'_> {
             let off = if expected.abs() > reach || came.abs() > reach { ", off the scale" } else { "" };
             let _ = write!(
                 out,
-                r##"<a href="#t{n}"><circle class="{class}" cx="{:.1}" cy="{:.1}" r="{r}"><title>{n}: {} predicted, {} measured{off}</title></circle></a>"##,
+                r##"<a href="#t{n}" tabindex="-1"><circle class="{class}" cx="{:.1}" cy="{:.1}" r="{r}"><title>{n}: {} predicted, {} measured{off}</title></circle></a>"##,
                 x.at(expected),
                 y.at(came),
                 self.figures.delta(Some(expected)),
