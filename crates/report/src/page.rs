@@ -10,6 +10,8 @@ mod search;
 mod table;
 mod top;
 
+pub(crate) use self::diff::TAGS;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};

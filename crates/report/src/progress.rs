@@ -4,11 +4,12 @@
 //! where there is nothing else.
 
 mod labels;
+mod marks;
 
 use std::fmt::Write as _;
 
 use crate::figures::{Figures, measured};
-use crate::night::{Status, Trial};
+use crate::night::Trial;
 use crate::scale::Scale;
 use crate::{Night, palette, range, text};
 
@@ -208,98 +209,6 @@ impl<'a> Drawing<'a> {
                 free = x + 50.0;
             }
         }
-    }
-
-    /// Corners of the running best, `offset` added to its value.
-    fn steps(&self, offset: f64) -> Vec<(f64, f64)> {
-        let keeps = self.night.trials.iter().filter(|t| t.status == Status::Keep);
-        let values = keeps.filter_map(|t| Some((self.x.at(t.trial as f64), measured(t)?)));
-        let mut corners: Vec<(f64, f64)> = Vec::new();
-        for (x, v) in values {
-            let before = corners.last().map(|c| (x, c.1));
-            corners.extend(before);
-            corners.push((x, self.y.at(v + offset)));
-        }
-        let last = corners.last().map(|c| (self.x.at(self.night.trials.len() as f64), c.1));
-        corners.extend(last);
-        corners
-    }
-
-    /// The running best as steps, and what noise alone makes of it.
-    fn best(&self, out: &mut String) {
-        if let Some(sigma) = self.night.headline.sigma.filter(|s| s.is_finite() && *s > 0.0) {
-            let back = self.steps(-2.0 * sigma).into_iter().rev();
-            let outline = self.steps(2.0 * sigma).into_iter().chain(back);
-            let _ = write!(out, r#"<path class="band" d="{}Z"/>"#, path(outline));
-        }
-        let _ = write!(out, r#"<path class="best" d="{}"/>"#, path(self.steps(0.0)));
-    }
-
-    fn discards(&self, out: &mut String) {
-        let r = if self.night.trials.len() > 500 { 2.0 } else { 3.0 };
-        for trial in self.night.trials.iter().filter(|t| t.status == Status::Discard) {
-            let Some((x, y)) = self.place(trial) else { continue };
-            if measured(trial).is_some_and(|v| self.is_off(v)) {
-                let tip = if y < (self.y.start + self.y.end) / 2.0 { "l4 7h-8z" } else { "l4-7h-8z" };
-                self.point(out, trial, &format!(r#"<path class="off" d="M{x:.1} {y:.1}{tip}"#), "path");
-            } else {
-                self.point(
-                    out,
-                    trial,
-                    &format!(r#"<circle class="discard" cx="{x:.1}" cy="{y:.1}" r="{r}"#),
-                    "circle",
-                );
-            }
-        }
-    }
-
-    fn crashes(&self, out: &mut String) {
-        let y = self.strip;
-        let a = if self.night.trials.len() > 500 { 2.0 } else { 3.0 };
-        for trial in &self.night.trials {
-            if self.place(trial).is_none() {
-                let x = self.x.at(trial.trial as f64);
-                let mark = format!(
-                    r#"<path class="crash" d="M{:.1} {:.1}l{w} {w}m-{w} 0l{w}-{w}"#,
-                    x - a,
-                    y - a,
-                    w = 2.0 * a
-                );
-                self.point(out, trial, &mark, "path");
-            }
-        }
-    }
-
-    fn keeps(&self, out: &mut String) {
-        for trial in self.night.trials.iter().filter(|t| t.status == Status::Keep) {
-            let Some((x, y)) = self.place(trial) else { continue };
-            let mark = match trial.outcome.as_str() {
-                "baseline" => {
-                    format!(r#"<rect class="base" x="{:.1}" y="{:.1}" width="9" height="9"#, x - 4.5, y - 4.5)
-                }
-                _ => format!(r#"<circle class="keep" cx="{x:.1}" cy="{y:.1}" r="5.5"#),
-            };
-            self.point(out, trial, &mark, if trial.outcome == "baseline" { "rect" } else { "circle" });
-        }
-    }
-
-    /// `mark` lacks the end of its last attribute.
-    fn point(&self, out: &mut String, trial: &Trial, mark: &str, element: &str) {
-        let n = trial.trial;
-        let value = measured(trial).map_or(String::new(), |v| {
-            let off = if self.is_off(v) { ", off the scale" } else { "" };
-            format!(", {}{off}", self.figures.value(Some(v)))
-        });
-        let what = text::line(&trial.description, 70);
-        let title = format!("{n}: {}{value}\n{what}", trial.status.word());
-        let title = escaped(&title);
-        if self.canvas.alone {
-            let _ = write!(out, r#"{mark}"><title>{title}</title></{element}>"#);
-            return;
-        }
-        // two thousand points are no stops on the way through a page; the table leads to all trials
-        let stop = if trial.status == Status::Keep { "" } else { r#" tabindex="-1""# };
-        let _ = write!(out, r##"<a href="#t{n}"{stop}>{mark}"><title>{title}</title></{element}></a>"##);
     }
 }
 

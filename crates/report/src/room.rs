@@ -2,6 +2,7 @@
 
 use crate::Night;
 use crate::night::Trial;
+use crate::page::TAGS;
 use crate::text;
 
 /// Bytes for the texts of all trials.
@@ -16,8 +17,6 @@ const TEXT: usize = 40_000;
 const DIFF: usize = 120_000;
 /// Bytes of one log at most.
 const LOG: usize = 20_000;
-/// Tags around one line of a diff, bytes.
-const LINE: usize = 12;
 
 /// Bytes that one text of its kind may take.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ impl Room {
         let diffs = trials().map(|t| &t.diff).chain(night.briefs.iter().map(|b| &b.diff));
         Self {
             text: level(trials().flat_map(texts).map(text::weight), TEXTS, TEXT),
-            diff: level(diffs.map(|d| text::weight(d) + LINE * d.lines().count()), DIFFS, DIFF),
+            diff: level(diffs.map(|d| text::weight(d) + TAGS * d.lines().count()), DIFFS, DIFF),
             log: level(trials().map(|t| t.log.iter().map(|l| text::weight(l) + 1).sum()), LOGS, LOG),
         }
     }

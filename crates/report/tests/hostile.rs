@@ -61,7 +61,7 @@ fn all(s: &str) -> Night {
             notes: vec![(text(), text())],
             attribution: Some(text()),
             review: Some(text()),
-            diff: format!("--- a/x.rs\n+++ b/x.rs\n@@ {line}\n {line}\n-{line}\n+{line}\n"),
+            diff: format!("--- a/x.rs\n+++ b/x.rs\n@@ -1,2 +1,2 @@{line}\n {line}\n-{line}\n+{line}\n"),
             log: vec![text()],
             ..trial.clone()
         };

@@ -563,7 +563,7 @@ pub(crate) fn hostile(count: u64, long: bool) -> Night {
                 notes: vec![(text(n + 11), text(n + 12))],
                 review: (status == Status::Keep).then(|| text(n)),
                 diff: format!(
-                    "--- a/train/src/model.rs\n+++ b/train/src/model.rs\n@@ -1,9 +1,9 @@ {}\n{body}",
+                    "--- a/train/src/model.rs\n+++ b/train/src/model.rs\n@@ -1,18 +1,18 @@ {}\n{body}",
                     text(n)
                 ),
                 log: if status == Status::Crash { (0..20).map(|i| text(n + i)).collect() } else { vec![] },

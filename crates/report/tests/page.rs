@@ -145,6 +145,40 @@ fn diffs_are_marked_by_elements_and_name_their_language() {
 }
 
 #[test]
+fn no_line_of_an_edit_hides_behind_what_looks_like_a_head() {
+    let mut night = nights::night();
+    let lines = [
+        "--- a/x.lua",
+        "+++ b/x.lua",
+        "@@ -1,3 +1,4 @@",
+        " @@ -9,9 +9,9 @@",
+        "--- gone",
+        "-index 1",
+        "+++ came",
+        "+diff --git a b",
+        "+@@ -1 +1 @@",
+    ];
+    let more = [
+        "diff --git a/old.rs b/old.rs",
+        "deleted file mode 100644",
+        "--- a/old.rs",
+        "+++ /dev/null",
+        "@@ -1 +0,0 @@",
+        "-last",
+    ];
+    night.trials[2].diff = [&lines[..], &more].concat().join("\n");
+    let page = page(&night);
+    let all = |what: &str| -> Vec<String> {
+        let found = Selector::parse(&format!("#t3 pre {what}")).unwrap();
+        page.select(&found).map(|e| e.text().collect()).collect()
+    };
+    assert_eq!(all("del"), ["--- gone", "-index 1", "-last"]);
+    assert_eq!(all("ins"), ["+++ came", "+diff --git a b", "+@@ -1 +1 @@"]);
+    assert_eq!(all("b"), ["x.lua", "old.rs"]);
+    assert_eq!(all("i"), ["@@ -1,3 +1,4 @@", "deleted file mode 100644", "@@ -1 +0,0 @@"]);
+}
+
+#[test]
 fn a_long_diff_says_how_many_lines_are_left_out_and_where_they_are() {
     let mut night = nights::night();
     let lines = 20_000;

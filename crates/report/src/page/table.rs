@@ -3,21 +3,52 @@
 use maud::{Markup, html};
 
 use super::{Page, name};
-use crate::figures::{NONE, count, measured};
+use crate::figures::{Figures, NONE, count, measured, minus};
 use crate::night::Trial;
+use crate::text::line;
 
-/// A column: (heading, class, what stands in it); `n` is numeric, `x` is left out on a phone.
-struct Column<'a> {
-    heading: &'a str,
+/// A column that is left out where no trial has anything in it.
+struct Column {
+    heading: &'static str,
+    /// `n` is numeric, `x` is not shown on a phone.
     class: &'static str,
-    cell: Box<dyn Fn(&Trial) -> String + 'a>,
+    has: fn(&Trial) -> bool,
+    cell: fn(Figures, &Trial) -> String,
+}
+
+const COLUMNS: [Column; 11] = [
+    column("Δ", "n", |_| true, |f, t| f.delta(t.delta)),
+    column("expected Δ", "n x", |t| t.expected_delta.is_some(), |f, t| f.delta(t.expected_delta)),
+    column("outcome", "x", |_| true, |_, t| line(&t.outcome, 30)),
+    column("category", "x", |t| !t.category.is_empty(), |_, t| line(&t.category, 30)),
+    column("class", "x", |t| !t.class.is_empty(), |_, t| line(&t.class, 30)),
+    column("proposer", "x", |_| true, |_, t| line(&t.proposer, 30)),
+    column("seconds", "n x", |_| true, |_, t| number(Some(t.seconds), 0)),
+    column("GB", "n x", |t| t.memory_gb > 0.0, |_, t| number(Some(t.memory_gb).filter(|&gb| gb > 0.0), 1)),
+    column("M tokens", "n x", |t| t.tokens_m.is_some(), |_, t| number(t.tokens_m, 1)),
+    column("MFU %", "n x", |t| t.mfu_percent.is_some(), |_, t| number(t.mfu_percent, 1)),
+    column(
+        "lines",
+        "n x",
+        |t| t.lines_added.is_some(),
+        |_, t| t.lines_added.map_or(NONE.to_owned(), |lines| minus(format!("{lines:+}"))),
+    ),
+];
+
+const fn column(
+    heading: &'static str,
+    class: &'static str,
+    has: fn(&Trial) -> bool,
+    cell: fn(Figures, &Trial) -> String,
+) -> Column {
+    Column { heading, class, has, cell }
 }
 
 impl Page<'_> {
     pub(super) fn table(&self) -> Markup {
         let night = self.night;
-        let metric = crate::text::line(&night.metric, 24);
-        let columns = self.columns(&metric);
+        let has = |column: &&Column| night.trials.iter().any(column.has);
+        let columns: Vec<&Column> = COLUMNS.iter().filter(has).collect();
         html! {
             section #all {
                 h2 { "All trials" }
@@ -35,6 +66,7 @@ impl Page<'_> {
                                 th.n scope="col" { "#" }
                                 th scope="col" { "status" }
                                 th scope="col" { "description" }
+                                th.n scope="col" { (name(&night.metric, 24)) }
                                 @for c in &columns { th class=(c.class) scope="col" { (c.heading) } }
                             }
                         }
@@ -44,8 +76,9 @@ impl Page<'_> {
                                     td.n { a href=(format!("#t{}", t.trial)) { (t.trial) } }
                                     td class=(t.status.word()) { (t.status.word()) }
                                     td { (name(&t.description, 90)) }
+                                    td.n { (self.figures.value(measured(t))) }
                                     @for c in &columns {
-                                        @let cell = (c.cell)(t);
+                                        @let cell = (c.cell)(self.figures, t);
                                         @if c.class.starts_with('n') { td class=(c.class) { (cell) } } @else { td class=(c.class) { bdi { (cell) } } }
                                     }
                                 }
@@ -56,52 +89,8 @@ impl Page<'_> {
             }
         }
     }
+}
 
-    /// A column that would be empty is left out.
-    fn columns<'a>(&'a self, metric: &'a str) -> Vec<Column<'a>> {
-        let f = self.figures;
-        let has = |what: fn(&Trial) -> bool| self.night.trials.iter().any(what);
-        let short = |what: &str| crate::text::line(what, 30);
-        let number = |v: Option<f64>, decimals: usize| match v {
-            Some(v) if v.is_finite() => crate::figures::minus(format!("{v:.decimals$}")),
-            _ => NONE.to_owned(),
-        };
-        let mut columns: Vec<Column<'a>> = Vec::new();
-        let mut add =
-            |heading: &'a str, class: &'static str, shown: bool, cell: Box<dyn Fn(&Trial) -> String + 'a>| {
-                if shown {
-                    columns.push(Column { heading, class, cell });
-                }
-            };
-        add(metric, "n", true, Box::new(move |t| f.value(measured(t))));
-        add("Δ", "n", true, Box::new(move |t| f.delta(t.delta)));
-        add(
-            "expected Δ",
-            "n x",
-            has(|t| t.expected_delta.is_some()),
-            Box::new(move |t| f.delta(t.expected_delta)),
-        );
-        add("outcome", "x", true, Box::new(move |t| short(&t.outcome)));
-        add("category", "x", has(|t| !t.category.is_empty()), Box::new(move |t| short(&t.category)));
-        add("class", "x", has(|t| !t.class.is_empty()), Box::new(move |t| short(&t.class)));
-        add("proposer", "x", true, Box::new(move |t| short(&t.proposer)));
-        add("seconds", "n x", true, Box::new(move |t| number(Some(t.seconds), 0)));
-        add(
-            "GB",
-            "n x",
-            has(|t| t.memory_gb > 0.0),
-            Box::new(move |t| number(Some(t.memory_gb).filter(|m| *m > 0.0), 1)),
-        );
-        add("M tokens", "n x", has(|t| t.tokens_m.is_some()), Box::new(move |t| number(t.tokens_m, 1)));
-        add("MFU %", "n x", has(|t| t.mfu_percent.is_some()), Box::new(move |t| number(t.mfu_percent, 1)));
-        add(
-            "lines",
-            "n x",
-            has(|t| t.lines_added.is_some()),
-            Box::new(move |t| {
-                t.lines_added.map_or(NONE.to_owned(), |l| crate::figures::minus(format!("{l:+}")))
-            }),
-        );
-        columns
-    }
+fn number(value: Option<f64>, decimals: usize) -> String {
+    value.filter(|v| v.is_finite()).map_or(NONE.to_owned(), |v| minus(format!("{v:.decimals$}")))
 }
