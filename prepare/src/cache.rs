@@ -185,6 +185,12 @@ impl Cache {
         Cache::open_files(root, profile, |entry| entry.path.starts_with("train/"))
     }
 
+    /// Opens only what text needs, `manifest.json` and the tokenizer.
+    #[cfg(feature = "contest")]
+    pub(crate) fn open_tokenizer(profile: Profile) -> Result<Cache, CacheError> {
+        Cache::open_files(&Cache::root()?, profile, |entry| entry.path == TOKENIZER)
+    }
+
     fn open_files(root: &Path, profile: Profile, wanted: fn(&Entry) -> bool) -> Result<Cache, CacheError> {
         let paths = Paths::new(root, profile);
         let manifest = read_manifest(&paths, profile)?;

@@ -25,9 +25,10 @@ use crate::clock::Budget;
 use crate::exam::{Rejected, Verdict};
 use crate::fit::Task;
 use crate::profile::{Profile, UnknownProfile};
+use crate::sample::{Choice, Wanted};
 use crate::score::ScoreError;
 pub use crate::trial::{Batch, Description, Trial};
-use crate::{by_hand, device, fit, pipe, preflight, score};
+use crate::{by_hand, device, fit, pipe, preflight, sample, score};
 
 /// The seed when the harness gives none.
 pub const DEFAULT_SEED: u64 = 42;
@@ -86,6 +87,9 @@ pub enum ContestError {
     /// The exam came to no result.
     #[error("{0}")]
     Exam(String),
+    /// No text can be written.
+    #[error("no text: {0}")]
+    Text(String),
     /// A process of the run ended with this code, having said why.
     #[error("`{0}` ended with exit code {1}")]
     Child(&'static str, u8),
@@ -155,6 +159,20 @@ enum Command {
         #[arg(long)]
         model: PathBuf,
     },
+    /// Write text with a model; what it goes on from comes on standard input
+    Sample {
+        /// Directory of the model
+        #[arg(long)]
+        model: PathBuf,
+        #[command(flatten)]
+        choice: Choice,
+        /// Tokens at most; a document may end before
+        #[arg(long)]
+        tokens: u32,
+        /// Seed of the draws
+        #[arg(long)]
+        seed: u64,
+    },
 }
 
 /// The whole `main` of a contestant: `fn main() -> ExitCode { prepare::contest::<Gpt>() }`.
@@ -193,6 +211,14 @@ pub fn contest_from<C: Contestant>(args: impl IntoIterator<Item = OsString>) -> 
         Some(Command::Preflight { out }) => {
             seal();
             preflight::preflight::<C>(choose_profile(args.profile)?, seed()?, &out, begun)
+        }
+        Some(Command::Sample { model, choice, tokens, seed }) => {
+            seal();
+            let prompt = io::read_to_string(io::stdin().lock())
+                .map_err(|e| ContestError::Usage(format!("the prompt is not UTF-8 text: {e}")))?;
+            let to = pipe::private_stdout().map_err(|e| ContestError::Text(e.to_string()))?;
+            let wanted = Wanted { prompt, tokens, choice, seed };
+            sample::sample::<C>(choose_profile(args.profile)?, &model, &wanted, to)
         }
         None => by_hand::run(choose_profile(args.profile)?, steps, &args.out, begun),
     }

@@ -13,6 +13,7 @@ pub mod profile;
 pub mod resit;
 pub mod rows;
 mod stamp;
+pub mod utf8;
 pub mod vouch;
 
 #[cfg(feature = "data")]
@@ -25,7 +26,8 @@ pub mod encode;
 pub mod fetch;
 #[cfg(feature = "data")]
 pub mod progress;
-#[cfg(feature = "data")]
+
+#[cfg(any(feature = "data", feature = "contest"))]
 pub mod tokenizer;
 
 #[cfg(feature = "contest")]
@@ -52,6 +54,8 @@ mod pipe;
 pub mod preflight;
 #[cfg(feature = "contest")]
 mod probe;
+#[cfg(feature = "contest")]
+mod sample;
 #[cfg(feature = "contest")]
 pub mod score;
 #[cfg(feature = "contest")]

@@ -27,7 +27,7 @@ pub(crate) fn take_witness() -> io::Result<Option<Witness<File>>> {
 
 /// Standard output as it was, for the referee alone; what is printed from now on goes to standard error, and
 /// standard input is empty.
-fn private_stdout() -> io::Result<File> {
+pub(crate) fn private_stdout() -> io::Result<File> {
     let private = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;

@@ -34,6 +34,8 @@ mod loader;
 mod protocol;
 #[cfg(feature = "contest")]
 mod resit;
+#[cfg(all(feature = "data", feature = "contest"))]
+mod sample;
 #[cfg(feature = "contest")]
 mod score;
 #[cfg(feature = "contest")]

@@ -22,7 +22,7 @@ use crate::fake;
 
 #[path = "../examples/bigram.rs"]
 #[allow(dead_code)] // its main
-mod bigram;
+pub(crate) mod bigram;
 use bigram::Bigram;
 
 /// Names the contestant that a process of this test binary is to be.

@@ -135,7 +135,7 @@ impl Place {
             if !from.is_file() {
                 return Err(Error::usage(format!("the build made no {{target}}/{inner}"))
                     .at(&from)
-                    .hint("[preflight], [fit] and [score] must name what [build] leaves there"));
+                    .hint("[preflight], [fit], [score] and [sample] must name what [build] leaves there"));
             }
             fs::create_dir_all(&self.bin).doing("create", &self.bin)?;
             let to = self.bin.join(flat(&inner));
@@ -178,7 +178,7 @@ pub fn mark(root: &Path) -> OsString {
 
 /// Paths below `{target}/` that the contract runs.
 pub(crate) fn binaries(task: &Task) -> BTreeSet<String> {
-    let commands = [&task.preflight, &task.fit].into_iter().flatten().map(|step| &step.command);
+    let commands = [&task.preflight, &task.fit, &task.sample].into_iter().flatten().map(|step| &step.command);
     let args = commands.chain([&task.score.command]).flatten();
     args.filter_map(|arg| arg.strip_prefix("{target}/")).map(str::to_owned).collect()
 }

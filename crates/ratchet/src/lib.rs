@@ -74,6 +74,7 @@ pub mod state;
 pub mod status;
 pub mod stop;
 pub mod suggest;
+pub mod text;
 pub mod transfer;
 pub mod trial;
 pub mod verdict;

@@ -3,6 +3,7 @@
 mod claims;
 mod end;
 mod exam;
+mod text;
 
 use std::{
     fs,
@@ -12,6 +13,7 @@ use std::{
 use prepare::{exam::Exam, vouch::VOUCH_ENV};
 use sandbox::Policy;
 
+pub(crate) use self::text::NoText;
 use self::{
     claims::{believable, grace, in_time},
     end::{explain, failed},

@@ -184,6 +184,17 @@ impl Reach<'_> {
         policy
     }
 
+    /// Text: what a score reaches, and in a contest the tokenizer.
+    pub fn text(&self, command: &[String]) -> Policy {
+        let mut policy = self.score(command);
+        if let Some(folder) = self.setting.profile_dir().filter(|_| self.task.score.exam) {
+            for name in ["manifest.json", "tokenizer.json"] {
+                policy.grant(Access::Read, folder.join(name));
+            }
+        }
+        policy
+    }
+
     /// The binary of a contest: it starts nothing and leaves no marks.
     fn contest(&self) -> Policy {
         let mut policy = Policy::new(Calls::default());

@@ -215,6 +215,12 @@ pub fn spelled_out(line: &str) -> String {
     out
 }
 
+/// A character of a text with lines, or U+FFFD for one that could steer a terminal.
+pub fn harmless(c: char) -> char {
+    let steers = c.is_control() && !matches!(c, '\n' | '\t');
+    if steers || is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }
+}
+
 /// The last `lines` lines of a log file, reading at most 64 KiB of it; empty when there is none.
 pub fn tail_of(path: &Path, lines: usize) -> Vec<String> {
     use std::io::{Read, Seek, SeekFrom};

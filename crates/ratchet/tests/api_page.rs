@@ -6,13 +6,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use syn::{
-    Attribute, Expr, Fields, ImplItem, Item, Lit, Meta, TraitItem, Type, UseTree, Visibility,
-    spanned::Spanned,
-};
+use syn::{Attribute, Fields, ImplItem, Item, TraitItem, Type, UseTree, Visibility};
+
+use crate::source::{Source, doc, first, hold, sources};
 
 const PAGE: &str = "docs/api.md";
 /// Bytes: more would crowd out the trials in a small model's context.
@@ -25,11 +24,7 @@ fn the_api_page_is_what_the_doc_comments_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = page(&root);
     assert!(page.len() < MOST, "{} bytes", page.len());
-    if std::env::var_os("UPDATE_API_PAGE").is_some() {
-        fs::write(root.join(PAGE), &page).unwrap();
-    }
-    let stands = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
-    assert!(stands == page, "{PAGE} is stale: UPDATE_API_PAGE=1 cargo test -p ratchet --test main api_page");
+    hold(PAGE, &page, "UPDATE_API_PAGE", "api_page");
 }
 
 #[test]
@@ -112,37 +107,6 @@ fn krate(text: &mut String, root: &Path, name: &str) {
             if lines.is_empty() { "" } else { "\n" }
         );
     }
-}
-
-struct Source {
-    text: String,
-    parsed: syn::File,
-}
-
-/// The files of a crate by module path.
-fn sources(folder: &Path) -> BTreeMap<String, Source> {
-    let mut found = BTreeMap::new();
-    let mut folders: Vec<(PathBuf, String)> = vec![(folder.to_owned(), String::new())];
-    while let Some((folder, prefix)) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let stem = path.file_stem().unwrap().to_str().unwrap();
-            let module = if stem == "mod" {
-                prefix.trim_end_matches("::").to_owned()
-            } else {
-                format!("{prefix}{stem}")
-            };
-            if path.is_dir() {
-                folders.push((path.clone(), format!("{module}::")));
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                let parsed =
-                    syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-                found.insert(module, Source { text, parsed });
-            }
-        }
-    }
-    found
 }
 
 impl Surface {
@@ -245,14 +209,6 @@ impl Surface {
     }
 }
 
-impl Source {
-    /// A part of the source as it stands there, on one line.
-    fn slice(&self, part: &impl Spanned) -> String {
-        let words: Vec<&str> = self.text[part.span().byte_range()].split_whitespace().collect();
-        words.join(" ").replace("( ", "(").replace(", )", ")").replace(",)", ")")
-    }
-}
-
 fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
@@ -270,27 +226,6 @@ fn names(tree: &UseTree, into: &mut BTreeSet<String>) {
         UseTree::Group(group) => group.items.iter().for_each(|tree| names(tree, into)),
         UseTree::Rename(_) | UseTree::Glob(_) => panic!("the page cannot follow this `pub use`"),
     }
-}
-
-/// The doc comment, a line each.
-fn doc(attrs: &[Attribute]) -> String {
-    let mut text = String::new();
-    for attr in attrs.iter().filter(|attr| attr.path().is_ident("doc")) {
-        if let Meta::NameValue(meta) = &attr.meta
-            && let Expr::Lit(literal) = &meta.value
-            && let Lit::Str(line) = &literal.lit
-        {
-            let line = line.value();
-            text.push_str(line.strip_prefix(' ').unwrap_or(&line));
-            text.push('\n');
-        }
-    }
-    text
-}
-
-/// Its first paragraph, on one line.
-fn first(doc: &str) -> String {
-    doc.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// A crate's own page below a heading of this one; hidden lines of its examples stay hidden.

@@ -14,6 +14,7 @@ mod faults; // by ptrace
 mod ledger;
 mod levels;
 mod llm;
+mod manual;
 mod mcp;
 mod night;
 mod noise;
@@ -22,6 +23,7 @@ mod processes;
 mod proposers;
 mod rates;
 mod readme;
+mod reference;
 mod refusals;
 mod replay;
 mod replicates;
@@ -29,10 +31,12 @@ mod report;
 mod repositories;
 mod review;
 mod run;
+mod sample;
 mod search;
 mod sim;
 #[path = "../examples/nights/night.rs"]
 mod simulated;
+mod source;
 mod steering;
 mod survival;
 mod swaps;

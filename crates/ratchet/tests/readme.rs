@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
+use crate::reference::links::pages;
+
 fn help(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ratchet")).args(args).arg("--help").output().unwrap();
     assert!(output.status.success(), "ratchet {args:?} --help fails");
@@ -13,23 +15,29 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Code of a Markdown page: what stands in backticks, and lines indented by four.
+/// Code of a Markdown page, a line each: what stands in backticks or between fences, and lines indented by four.
 fn code(text: &str) -> Vec<&str> {
-    let spans = text.split('`').skip(1).step_by(2);
-    spans.chain(text.lines().filter_map(|line| line.strip_prefix("    "))).collect()
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if fenced {
+            found.push(line.trim().trim_start_matches("$ "));
+        } else if let Some(line) = line.strip_prefix("    ") {
+            found.push(line);
+        } else {
+            found.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    found
 }
 
 #[test]
 fn every_command_and_flag_in_the_documents_exists() {
     let mut seen = BTreeSet::new();
-    for page in [
-        "README.md",
-        "docs/design.md",
-        "program.md",
-        "CONTRIBUTING.md",
-        "examples/quadratic/README.md",
-        "examples/sim/README.md",
-    ] {
+    for page in pages() {
+        let page = page.to_str().unwrap();
         let text = document(page);
         for line in code(&text) {
             let Some((_, call)) = line
@@ -53,8 +61,28 @@ fn every_command_and_flag_in_the_documents_exists() {
         }
     }
     for command in [
-        "run", "try", "status", "show", "log", "sync", "rerun", "init", "noise", "audit", "transfer",
-        "doctor", "hint", "pause", "resume", "stop", "brief", "record", "mcp",
+        "run",
+        "try",
+        "status",
+        "show",
+        "log",
+        "sync",
+        "rerun",
+        "init",
+        "noise",
+        "audit",
+        "transfer",
+        "doctor",
+        "hint",
+        "pause",
+        "resume",
+        "stop",
+        "brief",
+        "record",
+        "mcp",
+        "sample",
+        "completions",
+        "man",
     ] {
         assert!(seen.contains(command), "no document shows `ratchet {command}`");
     }

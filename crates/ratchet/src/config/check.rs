@@ -29,6 +29,7 @@ impl Task {
             ("build", &self.build),
             ("preflight", &self.preflight),
             ("fit", &self.fit),
+            ("sample", &self.sample),
         ];
         let commands =
             steps.iter().filter_map(|(name, step)| step.as_ref().map(|s| (*name, &s.command, s.timeout_s)));

@@ -40,6 +40,7 @@ pub const EXEMPT: [&str; 3] = ["program.md", "results.tsv", FILE];
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
+    /// Names the task and what may change.
     task: TaskSection,
     /// What is measured.
     pub metric: Metric,
@@ -53,6 +54,9 @@ pub struct Task {
     pub fit: Option<Step>,
     /// Measures.
     pub score: Score,
+    /// Writes text with the model in `{trial}`; behind the command come `--tokens N --temperature T --seed S` and maybe
+    /// `--top-k K`, and on standard input the prompt.
+    pub sample: Option<Step>,
     /// Judges.
     #[serde(default)]
     pub accept: Policy,
@@ -81,7 +85,9 @@ pub struct Task {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskSection {
+    /// What the task is called.
     name: String,
+    /// Patterns of the files that a candidate may change, relative to the root; everything else is protected.
     editable: Spanned<Vec<Spanned<String>>>,
 }
 

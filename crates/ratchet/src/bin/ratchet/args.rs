@@ -15,6 +15,7 @@ use ratchet::{
     sim,
     state::Tag,
     stop::{self, Rules},
+    text::Wanted,
 };
 
 /// Improves code by experiment: proposes an edit, builds, runs, measures, keeps or resets, and logs.
@@ -109,6 +110,8 @@ pub(crate) enum Command {
     /// Exit code 0 when the gain is confirmed, 1 when it is not or the branch's head has no value, 2 when nothing is
     /// accepted or the branch exists, 3 when a keep needs one that is not accepted. Nothing is merged or pushed.
     Accept(AcceptArgs),
+    /// Text from the champion's model, as it comes
+    Sample(SampleArgs),
     /// Where it stands
     Status {
         #[command(flatten)]
@@ -239,6 +242,17 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// What a shell needs to complete ratchet's commands and flags, on standard output
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// The manual: a page for each command into DIR, or ratchet's own on standard output
+    Man {
+        /// A folder for the pages, ratchet.1 and ratchet-run.1 and so on
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -256,6 +270,43 @@ pub(crate) struct RunArgs {
     /// The recorded night of --proposer replay; else as ratchet.toml says
     #[arg(long, value_name = "FILE")]
     pub(crate) night: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SampleArgs {
+    /// What the text goes on from
+    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
+    prompt: String,
+    /// Tokens at most; it ends before where the model ends the document
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tokens: u32,
+    /// How wild: 0 takes the likeliest token each time, 1 draws as the model says
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = temperature)]
+    temperature: f64,
+    /// Draw among the K likeliest tokens only
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    top_k: Option<u32>,
+    /// Repeats a text; else each is another
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// The model of kept trial N in place of the champion's
+    #[arg(long, value_name = "N")]
+    trial: Option<u64>,
+    #[command(flatten)]
+    pub(crate) tag: TagArg,
+}
+
+impl From<SampleArgs> for Wanted {
+    fn from(args: SampleArgs) -> Self {
+        Self {
+            prompt: args.prompt,
+            tokens: args.tokens,
+            temperature: args.temperature,
+            top_k: args.top_k,
+            seed: args.seed.unwrap_or_else(rand::random),
+            trial: args.trial,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -514,6 +565,13 @@ fn span(text: &str) -> Result<Duration, String> {
     } else {
         Err(WANTED.to_owned())
     }
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|t: &f64| t.is_finite() && *t >= 0.0)
+        .ok_or_else(|| "must be a number from 0 up".to_owned())
 }
 
 fn dollars(text: &str) -> Result<f64, String> {

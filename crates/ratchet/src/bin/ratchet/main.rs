@@ -1,6 +1,8 @@
 //! The `ratchet` command: parses, validates, runs.
 
 mod args;
+mod examples;
+mod manual;
 mod mcp;
 mod review;
 mod run;
@@ -11,10 +13,11 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::Ordering,
 };
 
 use anyhow::Result;
-use clap::{Parser, error::ErrorKind};
+use clap::{FromArgMatches, error::ErrorKind};
 use ratchet::{
     ablation, ahead,
     attempt::Tried,
@@ -37,12 +40,13 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
-    args::{Cli, Command, MechanismAct},
+    args::{Cli, Command, MechanismAct, SampleArgs},
     screen::Screen,
 };
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = examples::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -94,6 +98,10 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
                 None => Err(Error::internal("stopped by a signal").into()),
             }
         }
+        Command::Completions { shell } => print_bytes(&manual::completions(shell)),
+        Command::Man { folder: Some(folder) } => manual::pages(&folder).map(|()| ExitCode::SUCCESS),
+        Command::Man { folder: None } => print_bytes(&manual::page()?),
+        Command::Sample(args) => sample(root, args),
         Command::Transfer { budget, depth, runs, leave_one_out, tag, json } => {
             transfer(root, &Longer { budget, depth, runs, leave_one_out }, tag.tag, json)
         }
@@ -192,7 +200,11 @@ fn draft(view: &View) -> Result<ExitCode> {
 
 /// Standard output; a reader that closed the pipe has read enough.
 fn print(text: &str) -> Result<ExitCode> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<ExitCode> {
+    match std::io::stdout().write_all(bytes) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -340,6 +352,28 @@ fn noise(root: &Path, runs: u32, asked: &Asked) -> Result<ExitCode> {
         measured.runs,
         measured.seconds
     ))
+}
+
+fn sample(root: &Path, args: SampleArgs) -> Result<ExitCode> {
+    let asked = Asked { tag: args.tag.tag.clone(), ..Asked::default() };
+    let (mut session, mut screen) = open(root, &asked, New::Refused)?;
+    screen.clear();
+    let (mut out, stop) = (std::io::stdout().lock(), session.stop.shared());
+    let mut whole_line = true;
+    let written = session.write_text(
+        &args.into(),
+        &mut |text| {
+            whole_line = text.ends_with('\n');
+            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+                stop.store(true, Ordering::Relaxed); // nobody reads on
+            }
+        },
+        &mut screen,
+    );
+    if !whole_line {
+        let _ = writeln!(out); // the same
+    }
+    written.map(|_| ExitCode::SUCCESS).map_err(Into::into)
 }
 
 fn transfer(root: &Path, longer: &Longer, tag: Option<Tag>, json: bool) -> Result<ExitCode> {
