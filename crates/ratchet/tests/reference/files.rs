@@ -53,6 +53,7 @@ fn walk(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
 fn each_file_that_a_night_leaves_is_on_the_page_and_each_on_the_page_is_left() {
     let toy = Toy::new();
     toy.exits(0, &["run", "--trials", "4", "--tag", "bar"]);
+    toy.exits(0, &["sync"]);
     toy.attempt("-7.5");
     let mut found = BTreeSet::new();
     walk(&toy.path(".ratchet"), "", &mut found);
