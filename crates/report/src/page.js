@@ -36,7 +36,7 @@ headings[0]?.setAttribute('aria-sort', 'ascending');
 const form = document.querySelector('#all form');
 form.hidden = false;
 const [select, input, output] = ['select', 'input', 'output'].map(what => form.querySelector(what));
-const words = rows.map(row => row.textContent.toLowerCase());
+const words = rows.map(row => [...row.cells].filter(c => !c.classList.contains('n')).map(c => c.textContent).join('\n').toLowerCase());
 const filter = () => {
   const text = input.value.toLowerCase();
   let shown = 0;

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 /// Seconds after which a browser that hangs is killed; reading from it then fails.
-const LIMIT: &str = "120";
+const LIMIT: &str = "300";
 
 /// A browser with one page.
 pub(crate) struct Browser {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{Page, link, name, when};
-use crate::figures::{count, duration, large, measured, of, percent};
+use crate::figures::{NONE, count, duration, large, measured, of, percent};
 use crate::night::{Status, Trial};
 
 /// Top gains shown.
@@ -65,9 +65,11 @@ impl Page<'_> {
                     div { dt { "crashed" } dd { (count(head.crashes as u64)) } }
                     div { dt { "σ of one run" } dd { (f.value(head.sigma)) } }
                     div { dt { "time" } dd { (duration(head.seconds)) } }
-                    div { dt { "duty cycle" } dd { (head.duty_cycle.map_or("–".to_owned(), percent)) small { " training" } } }
+                    div { dt { "duty cycle" } dd {
+                        @match head.duty_cycle { Some(share) => { (percent(share)) small { " training" } } None => (NONE) }
+                    } }
                     div { dt { "proposer tokens" } dd { (large(head.tokens)) } }
-                    div { dt { "cost" } dd { @match head.usd { Some(usd) if usd.is_finite() => { "$" (format!("{usd:.2}")) } _ => "–" } } }
+                    div { dt { "cost" } dd { @match head.usd { Some(usd) if usd.is_finite() => { "$" (format!("{usd:.2}")) } _ => (NONE) } } }
                 }
                 @if head.unreviewed > 0 {
                     p.call {

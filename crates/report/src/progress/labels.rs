@@ -4,6 +4,7 @@ use std::f64::consts::FRAC_PI_6;
 use std::fmt::Write as _;
 
 use super::{Drawing, escaped};
+use crate::figures::measured;
 use crate::night::{Status, Trial};
 use crate::text;
 
@@ -51,10 +52,11 @@ pub(super) fn draw(drawing: &Drawing<'_>, out: &mut String) {
     let mut keeps: Vec<(&Trial, Place)> = keeps.filter_map(|t| Some((t, drawing.place(t)?))).collect();
     let mut taken: Vec<Place> = keeps.iter().map(|k| k.1).collect();
     taken.extend(running_best(drawing));
+    taken.extend(better_than_best(drawing));
     let is_first = |t: &Trial| Some(t.trial) == night.headline.champion || t.outcome == "baseline";
     let gain = |t: &Trial| t.delta.map_or(0.0, f64::abs);
     keeps.sort_by(|a, b| is_first(b.0).cmp(&is_first(a.0)).then(gain(b.0).total_cmp(&gain(a.0))));
-    // on the better side and back towards earlier trials nothing else is drawn
+    // on the better side and back towards earlier trials little else is drawn
     let turn = if night.lower_is_better { -FRAC_PI_6 } else { FRAC_PI_6 };
     let mut written = 0;
     for (trial, mark) in keeps {
@@ -108,6 +110,22 @@ fn running_best(drawing: &Drawing<'_>) -> Vec<Place> {
         let n = ((to_x - x).hypot(to_y - y) / HALF).ceil().max(1.0);
         places
             .extend((0..n as usize).map(|i| (x + (to_x - x) * i as f64 / n, y + (to_y - y) * i as f64 / n)));
+    }
+    places
+}
+
+/// Places of what was better than the best of its time, and yet not kept.
+fn better_than_best(drawing: &Drawing<'_>) -> Vec<Place> {
+    let mut best = f64::INFINITY;
+    let sign = if drawing.night.lower_is_better { 1.0 } else { -1.0 };
+    let mut places = Vec::new();
+    for trial in &drawing.night.trials {
+        let Some(value) = measured(trial) else { continue };
+        if trial.status == Status::Keep {
+            best = sign * value;
+        } else if sign * value < best {
+            places.extend(drawing.place(trial));
+        }
     }
     places
 }
