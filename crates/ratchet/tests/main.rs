@@ -18,6 +18,7 @@ mod manual;
 mod mcp;
 mod night;
 mod noise;
+mod notify;
 mod novelty;
 mod processes;
 mod proposers;
@@ -32,6 +33,7 @@ mod repositories;
 mod review;
 mod run;
 mod sample;
+mod schedule;
 mod search;
 mod sim;
 #[path = "../examples/nights/night.rs"]

@@ -9,7 +9,7 @@ use ratchet::{
     config::{Level, ProposerKind},
     cuda,
     doctor::forbidden,
-    lookout,
+    lookout, schedule,
     search::staff,
     session::Asked,
     sim,
@@ -236,11 +236,26 @@ pub(crate) enum Command {
     /// One repeat of an ablation, in its folder; `ablate` runs it
     #[command(name = ablation::COMMAND, hide = true)]
     AblateRepeat,
+    /// Have nights begin by themselves: ratchet schedule --at 23:00 --until 07:00 shows what would be written
+    Schedule(Box<ScheduleArgs>),
+    /// Whether a scheduled night may begin now, by the exit code; timers run it
+    #[command(name = schedule::COMMAND, hide = true)]
+    Within {
+        /// When nights begin
+        #[arg(value_parser = stop::clock)]
+        at: jiff::civil::Time,
+        /// When they end
+        #[arg(value_parser = stop::clock)]
+        until: jiff::civil::Time,
+    },
     /// Check toolchain, GPU, data and task, with a remedy for each failure
     Doctor {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
+        /// Only send a test message to those that [notify] names
+        #[arg(long, conflicts_with = "json")]
+        notify: bool,
     },
     /// What a shell needs to complete ratchet's commands and flags, on standard output
     Completions {
@@ -346,6 +361,27 @@ pub(crate) struct AcceptArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScheduleArgs {
+    /// When nights begin
+    #[arg(long, value_name = "HH:MM", value_parser = stop::clock, requires = "until")]
+    pub(crate) at: Option<jiff::civil::Time>,
+    /// When they end
+    #[arg(long, value_name = "HH:MM", value_parser = stop::clock, requires = "at")]
+    pub(crate) until: Option<jiff::civil::Time>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Who proposes; default: as ratchet.toml says
+    #[arg(long, value_name = "KIND", requires = "at")]
+    pub(crate) proposer: Option<Kind>,
+    /// Write and enable what is shown
+    #[arg(long, requires = "at")]
+    pub(crate) install: bool,
+    /// Take away what is installed here
+    #[arg(long, conflicts_with_all = ["at", "until", "install"])]
+    pub(crate) remove: bool,
 }
 
 #[derive(Debug, Subcommand)]

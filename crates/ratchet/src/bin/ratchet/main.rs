@@ -6,6 +6,7 @@ mod manual;
 mod mcp;
 mod review;
 mod run;
+mod schedule;
 mod screen;
 mod watch;
 
@@ -29,7 +30,7 @@ use ratchet::{
     history::History,
     journal::TrialRecord,
     live::Live,
-    lookout, morning, night,
+    lookout, morning, night, notify,
     session::{Asked, Session},
     show::{View, short},
     sim::{self, Landscape},
@@ -168,7 +169,15 @@ fn execute(root: &Path, command: Command) -> Result<ExitCode> {
             ablation::work(root, stop_flag()?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Doctor { json } => {
+        Command::Schedule(args) => schedule::schedule(root, *args),
+        Command::Within { at, until } => {
+            Ok(ExitCode::from(u8::from(!ratchet::schedule::is_within(at, until)?)))
+        }
+        Command::Doctor { notify: true, .. } => {
+            notify::test(&Task::read(root)?, &State::new(root))?;
+            print("a test message has arrived at all that [notify] names\n")
+        }
+        Command::Doctor { json, .. } => {
             let report = doctor::examine(root);
             print(&if json { serde_json::to_string(&report)? + "\n" } else { report.text() })?;
             let code = if report.is_healthy() { 0 } else { Kind::Environment.exit_code() };

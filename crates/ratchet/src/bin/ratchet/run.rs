@@ -10,6 +10,7 @@ use ratchet::{
     beginning::New,
     config::{Level, ProposerKind, Task},
     error::Error,
+    inhibitor::Inhibitor,
     morning,
     notify::Herald,
     run::Crew,
@@ -27,6 +28,7 @@ pub(crate) fn run(root: &Path, args: RunArgs) -> Result<ExitCode> {
     let levels = levels.map(|levels| Level::from(levels).into());
     let crew = Crew { kind: proposer.map(Into::into), levels, ..Crew::default() };
     let rules = stop.into();
+    let _awake = Inhibitor::hold(root);
     let mut herald = Herald::new(&session, &rules, &mut screen)?;
     let mut report = morning::Writer::new(root, session.tag.clone(), &mut herald);
     let result = session.run(rules, crew, &mut report);
