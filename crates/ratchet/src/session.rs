@@ -196,7 +196,8 @@ impl Session {
             .hint("start another with --tag"));
         }
         worktree.restore(champion, &champion_files)?;
-        task.notify.check_tree(worktree.path())?;
+        let committed = worktree.path().join(crate::config::FILE);
+        task.notify.check_committed(&plain_file::read_to_string(&committed).unwrap_or_default())?;
         save_foreign_results(&state, observer)?;
         ledger::write(&state, &task.metric.name, journal.history().trials())?;
         state.set_current(&tag)?;

@@ -103,6 +103,13 @@ impl Address {
         &self.0
     }
 
+    /// Where to connect to.
+    pub(crate) fn endpoint(&self) -> Option<(String, u16)> {
+        let uri: ureq::http::Uri = self.0.parse().ok()?;
+        let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        Some((uri.host()?.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(usual)))
+    }
+
     /// Host and port, where it is an address.
     pub fn host(&self) -> Option<String> {
         let uri: ureq::http::Uri = self.0.parse().ok()?;
@@ -177,10 +184,9 @@ impl NotifySection {
         }
     }
 
-    /// Refuses an address that is committed: a trial reads every committed file. Exit code 2.
-    pub(crate) fn check_tree(&self, tree: &Path) -> Result<()> {
+    /// Refuses an address that stands in the committed `ratchet.toml`: a trial reads every committed file. Exit code 2.
+    pub(crate) fn check_committed(&self, committed: &str) -> Result<()> {
         let Some(webhook) = &self.webhook else { return Ok(()) };
-        let committed = plain_file::read_to_string(&tree.join(FILE)).unwrap_or_default();
         match committed.contains(&webhook.0) {
             true => {
                 Err(Error::usage("the webhook's address is committed, so that every trial could read it")
@@ -251,14 +257,11 @@ mod tests {
 
     #[test]
     fn a_committed_address_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE), "[notify]\nwebhook = \"http://h/p\"\n").unwrap();
-        assert_eq!(
-            section("webhook = \"http://h/p\"").check_tree(dir.path()).unwrap_err().kind.exit_code(),
-            2
-        );
-        assert!(section("webhook = \"http://h/other\"").check_tree(dir.path()).is_ok());
-        assert!(section("webhook_file = \"h\"").check_tree(dir.path()).is_ok());
+        let committed = "[notify]\nwebhook = \"http://h/p\"\n";
+        let refused = section("webhook = \"http://h/p\"").check_committed(committed);
+        assert_eq!(refused.unwrap_err().kind.exit_code(), 2);
+        assert!(section("webhook = \"http://h/other\"").check_committed(committed).is_ok());
+        assert!(section("webhook_file = \"h\"").check_committed(committed).is_ok());
     }
 
     #[test]
