@@ -127,7 +127,8 @@ pub fn examine(root: &Path) -> Report {
     let (state, journal) = (State::new(root), journal(root));
     let tag = journal.as_ref().ok().and_then(|found| found.as_ref()).map(|(tag, _)| state.tag(tag));
     let empty = History::default();
-    let history = journal.as_ref().ok().and_then(|found| found.as_ref()).map_or(&empty, |(_, history)| history);
+    let history =
+        journal.as_ref().ok().and_then(|found| found.as_ref()).map_or(&empty, |(_, history)| history);
     let (repository, editable) = repository(root, known);
     checks.extend(repository);
     if known.is_some_and(builds_with_cargo) {
@@ -155,15 +156,18 @@ pub fn examine(root: &Path) -> Report {
     }
     checks.push(told::schedule(&installed(root)));
     checks.push(lock(root));
-    let data = known.filter(|task| task.has_profiles()).and_then(|_| Some(Cache::root().ok()?.display().to_string()));
+    let data = known
+        .filter(|task| task.has_profiles())
+        .and_then(|_| Some(Cache::root().ok()?.display().to_string()));
     let checklist = checklist(&Seen {
         task: task.as_ref().map_err(ToString::to_string),
         editable,
         has_brief: root.join("program.md").is_file(),
         data,
-        journal: journal.as_ref().map_err(ToString::to_string).map(|found| {
-            found.as_ref().map(|(tag, history)| (tag.to_string(), history.trials().len()))
-        }),
+        journal: journal
+            .as_ref()
+            .map_err(ToString::to_string)
+            .map(|found| found.as_ref().map(|(tag, history)| (tag.to_string(), history.trials().len()))),
         fleeting: space::fleeting(&state),
         sandbox,
         unreviewed: View::open(root, None).and_then(|view| unreviewed(&view)).unwrap_or_default(),

@@ -9,7 +9,10 @@ mod post;
 mod standing;
 mod webhook;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 pub use self::message::{Counts, Message};
 use self::{
@@ -18,7 +21,7 @@ use self::{
 };
 use crate::{
     config::{Occasion, Task},
-    error::{Error, Result},
+    error::{Error, Kind, Result},
     progress::{Observer, Progress},
     run::Summary,
     session::Session,
@@ -63,7 +66,11 @@ impl<'a> Herald<'a> {
                     Ending::Asked => Occasion::Stop,
                     Ending::Trouble => Occasion::Error,
                 },
-                summary.reason.clone(),
+                [Some(summary.reason.as_str()), summary.review.as_deref()]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join("; "),
             ),
             Err(error) => (Occasion::Error, error.to_string()),
         };
@@ -101,11 +108,31 @@ impl Observer for Herald<'_> {
                 let keep = standing.ended(record, champion).filter(|_| self.on.contains(&Occasion::Keep));
                 keep.into_iter().for_each(|message| post.send(message));
             }
-            Progress::Paused { .. } => standing.paused(true),
+            Progress::Paused { why } => {
+                standing.paused(true);
+                // a person knows that they paused it; nobody knows that it waits for one
+                let waits = why.map(|why| format!("the run waits: {why}"));
+                let message = waits.filter(|_| self.on.contains(&Occasion::Stuck));
+                message.into_iter().for_each(|waits| {
+                    post.send(standing.message(Occasion::Stuck).because(&waits).written());
+                });
+            }
             Progress::Resumed => standing.paused(false),
             Progress::Note(_) | Progress::Output(_) => {}
         }
     }
+}
+
+/// Tells that a run could not even begin, as far as anybody can be told: one that a timer began fails unseen.
+pub fn not_begun(root: &Path, error: &Error) {
+    let Ok(task) = Task::read(root) else { return };
+    if error.kind == Kind::Locked || !task.notify.is_used() || !task.notify.on.contains(&Occasion::Error) {
+        return; // another run is at work, and tells
+    }
+    let tag = State::new(root).current().ok().flatten().unwrap_or_else(Tag::today);
+    let message = Message::new(Occasion::Error, task.name(), tag.as_str(), &task.metric.name);
+    let message = message.because(&error.to_string()).written();
+    let _ = Way::of(&task, root).map(|way| way.tell(&message)); // the error itself is told on stderr
 }
 
 /// Sends a test on every way that `[notify]` names, and waits for it. Exit code 2 where it names none, 4 where one

@@ -229,7 +229,7 @@ fn a_command_reads_the_message_knows_no_key_and_is_ended_with_what_it_started() 
 
 #[test]
 fn an_address_that_trials_could_read_or_that_is_not_there_is_refused_before_anything_runs() {
-    let toy = toy("webhook = \"http://127.0.0.1:9/very-secret-path\"");
+    let toy = toy("webhook = \"http://127.0.0.1:9/very-secret-path\"\non = [\"stop\"]");
     toy.git(&["commit", "-qam", "committed"]);
     let ran = toy.exits(2, &["run", "--trials", "1", "--tag", "bar"]);
     ran.says(&["committed", "webhook_file"]);

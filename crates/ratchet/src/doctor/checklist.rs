@@ -38,7 +38,9 @@ fn discovered(seen: &Seen<'_>) -> Check {
     };
     let files = match &seen.editable {
         Ok(files) => files,
-        Err(error) => return fail(NAME, error.clone(), "correct `editable` in ratchet.toml, or commit the files"),
+        Err(error) => {
+            return fail(NAME, error.clone(), "correct `editable` in ratchet.toml, or commit the files");
+        }
     };
     let data = seen.data.as_ref().map_or(String::new(), |data| format!("; data: {data}, by [prepare]"));
     let detail = format!(
@@ -54,7 +56,11 @@ fn discovered(seen: &Seen<'_>) -> Check {
     );
     match seen.has_brief {
         true => pass(NAME, detail),
-        false => warn(NAME, format!("{detail}, but it is not there"), "write program.md: a page on what to look for"),
+        false => warn(
+            NAME,
+            format!("{detail}, but it is not there"),
+            "write program.md: a page on what to look for",
+        ),
     }
 }
 
@@ -62,12 +68,16 @@ fn state_file(seen: &Seen<'_>) -> Check {
     const NAME: &str = "state file";
     let how = "appended to and synced line by line, so that a kill or a power cut loses nothing";
     let what = match &seen.journal {
-        Err(error) => return fail(NAME, error.clone(), "start another tag with --tag; what can be read is kept"),
+        Err(error) => {
+            return fail(NAME, error.clone(), "start another tag with --tag; what can be read is kept");
+        }
         Ok(None) => format!(".ratchet/tags/TAG/journal.jsonl, from the first run on: {how}"),
         Ok(Some((tag, trials))) => format!(".ratchet/tags/{tag}/journal.jsonl, {trials} trials: {how}"),
     };
     match seen.fleeting {
-        Some(place) => warn(NAME, format!("{what}; but .ratchet lies {place}"), "make .ratchet a link to a local disk"),
+        Some(place) => {
+            warn(NAME, format!("{what}; but .ratchet lies {place}"), "make .ratchet a link to a local disk")
+        }
         None => pass(NAME, what),
     }
 }
@@ -88,13 +98,18 @@ fn judge(name: &'static str, score: &Score, editable_is_wrong: bool) -> Check {
     }
     let own = score.command.iter().find(|word| word.contains("{target}/"));
     match own {
-        _ if editable_is_wrong => fail(name, "what a candidate may edit is not certain", "see \"discovered\""),
+        _ if editable_is_wrong => {
+            fail(name, "what a candidate may edit is not certain", "see \"discovered\"")
+        }
         Some(own) => warn(
             name,
             format!("[score] runs {own}, which the candidate's build makes: it could say any value"),
             "score with a program outside `editable` that the build does not make, or with exam = true",
         ),
-        None => pass(name, format!("[score] runs `{}`; what judges is committed and not editable", score.command.join(" "))),
+        None => pass(
+            name,
+            format!("[score] runs `{}`; what judges is committed and not editable", score.command.join(" ")),
+        ),
     }
 }
 
@@ -140,7 +155,9 @@ fn caps(seen: &Seen<'_>) -> Check {
     detail += &format!("; {crashes} crashes in a row end a run");
     let proposer = &task.proposer;
     match (proposer.kind, proposer.usd_per_day, proposer.tokens_per_day) {
-        (ProposerKind::Knobs | ProposerKind::Replay, ..) => pass(NAME, format!("{detail}; its proposer costs nothing")),
+        (ProposerKind::Knobs | ProposerKind::Replay, ..) => {
+            pass(NAME, format!("{detail}; its proposer costs nothing"))
+        }
         (_, None, None) => warn(
             NAME,
             format!("{detail}; but money has no limit"),
@@ -218,7 +235,11 @@ mod tests {
         is(Seen { has_brief: false, ..sound(&toy) }, "discovered", Health::Warn);
         is(Seen { journal: Err("line 3 is damaged".to_owned()), ..sound(&toy) }, "state file", Health::Fail);
         is(Seen { fleeting: Some("in memory"), ..sound(&toy) }, "state file", Health::Warn);
-        is(Seen { editable: Err("a referee".to_owned()), ..sound(&toy) }, "independent evaluator", Health::Fail);
+        is(
+            Seen { editable: Err("a referee".to_owned()), ..sound(&toy) },
+            "independent evaluator",
+            Health::Fail,
+        );
         let off = Some(warn("sandbox", "off", "on"));
         is(Seen { sandbox: off, ..sound(&toy) }, "isolation", Health::Warn);
         let none = Some(fail("sandbox", "none", "a kernel"));

@@ -90,7 +90,8 @@ pub(super) fn see_sleep() -> Sleep {
     // asked only where it matters: without a bus it takes its time to fail
     let held = can
         && on_path("systemd-inhibit").is_some()
-        && output_of("systemd-inhibit", &["--what=sleep:idle", "--who=ratchet", "--why=doctor", "true"]).is_some();
+        && output_of("systemd-inhibit", &["--what=sleep:idle", "--who=ratchet", "--why=doctor", "true"])
+            .is_some();
     let lid = Path::new("/proc/acpi/button/lid").exists();
     Sleep { can, held, lid, on_battery: on_battery(Path::new("/sys/class/power_supply")) }
 }
@@ -101,16 +102,18 @@ fn on_battery(supplies: &Path) -> bool {
     supplies.into_iter().any(|supply| {
         let read = |name: &str| fs::read_to_string(supply.path().join(name)).unwrap_or_default();
         // a mouse has one as well
-        read("type").trim() == "Battery" && read("scope").trim() != "Device" && read("status").trim() == "Discharging"
+        read("type").trim() == "Battery"
+            && read("scope").trim() != "Device"
+            && read("status").trim() == "Discharging"
     })
 }
 
 /// The NVIDIA driver's version, from its own line in `/proc/driver/nvidia/version`.
 pub(super) fn driver(version: &str) -> Option<Check> {
     let line = version.lines().next()?;
-    let number = line.split_whitespace().find(|word| {
-        word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.')
-    })?;
+    let number = line
+        .split_whitespace()
+        .find(|word| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.'))?;
     Some(pass("driver", format!("NVIDIA {number}")))
 }
 
@@ -169,7 +172,8 @@ mod tests {
 
     #[test]
     fn the_drivers_version_is_read_from_its_line() {
-        let line = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06  Wed Feb 26 02:11:18 UTC 2025\n";
+        let line =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06  Wed Feb 26 02:11:18 UTC 2025\n";
         assert_eq!(driver(line).unwrap().detail, "NVIDIA 570.124.06");
         assert_eq!(driver(""), None);
     }

@@ -57,7 +57,9 @@ pub(super) fn proposer(root: &Path, task: &Task) -> Check {
 pub(super) fn keys(task: &Task) -> Check {
     match (task.proposer.kind, &task.proposer.llm) {
         (ProposerKind::Llm, Some(llm)) => model_key(llm),
-        (ProposerKind::Agent, _) => pass("keys", "the agent finds its own, in its settings or your environment"),
+        (ProposerKind::Agent, _) => {
+            pass("keys", "the agent finds its own, in its settings or your environment")
+        }
         _ => pass("keys", "none needed"),
     }
 }
@@ -65,7 +67,10 @@ pub(super) fn keys(task: &Task) -> Check {
 fn model_key(llm: &Llm) -> Check {
     let place = llm.key_file.as_ref().or(llm.key_variable.as_ref()).cloned();
     match hire::answerer(llm, &StopFlag::default()) {
-        Ok(_) => pass("keys", place.map_or("the provider's own, or none".to_owned(), |place| format!("in {place}"))),
+        Ok(_) => pass(
+            "keys",
+            place.map_or("the provider's own, or none".to_owned(), |place| format!("in {place}")),
+        ),
         Err(error) => fail("keys", error.to_string(), "or use --proposer knobs"),
     }
 }
@@ -81,7 +86,9 @@ mod tests {
     fn a_key_that_is_not_there_or_that_others_can_read_fails() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("key");
-        let llm = |more: &str| toml::from_str::<Llm>(&format!("provider = \"openai\"\nmodel = \"m\"\n{more}")).unwrap();
+        let llm = |more: &str| {
+            toml::from_str::<Llm>(&format!("provider = \"openai\"\nmodel = \"m\"\n{more}")).unwrap()
+        };
         let of_file = llm(&format!("key_file = {:?}", file.to_str().unwrap()));
         assert_eq!(model_key(&of_file).state, Health::Fail);
         fs::write(&file, "sk-a-key-of-doctors-test").unwrap();

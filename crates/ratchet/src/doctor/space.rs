@@ -213,7 +213,10 @@ mod tests {
         }
         let known = need(None, false, Some(&tag), &History::default());
         assert!((30 << 20..32 << 20).contains(&(known.bytes - TRIAL.0 * 411)), "30 more of 1 MiB: {known:?}");
-        assert!(need(None, true, None, &History::default()).bytes > unknown.bytes, "a GPU's models are larger");
+        assert!(
+            need(None, true, None, &History::default()).bytes > unknown.bytes,
+            "a GPU's models are larger"
+        );
     }
 
     #[test]

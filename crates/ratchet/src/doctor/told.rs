@@ -21,7 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// What of `[notify]` was found; nothing is sent.
 pub(super) fn notify(root: &Path, section: &NotifySection) -> Check {
     if !section.is_used() {
-        return pass(NOTIFY, "nobody is told of a night; [notify] in ratchet.toml can name a webhook or a command");
+        return pass(
+            NOTIFY,
+            "nobody is told of a night; [notify] in ratchet.toml can name a webhook or a command",
+        );
     }
     let program = section.command.as_ref().and_then(|command| command.first());
     if let Some(program) = program.filter(|program| !is_there(root, program)) {
@@ -34,7 +37,9 @@ pub(super) fn notify(root: &Path, section: &NotifySection) -> Check {
     let address = match section.address() {
         Ok(address) => address,
         // a run ends at once for it, with exit code 4
-        Err(error) => return fail(NOTIFY, error.what, "put the webhook's address there, only for you to read"),
+        Err(error) => {
+            return fail(NOTIFY, error.what, "put the webhook's address there, only for you to read");
+        }
     };
     if let Err(error) = section.check_committed(&committed(root).unwrap_or_default()) {
         return fail(NOTIFY, error.what, error.hint.unwrap_or_default());
@@ -74,13 +79,22 @@ fn answers(address: Option<&Address>) -> bool {
 pub(super) fn schedule(installed: &[Installed]) -> Check {
     const NAME: &str = "schedule";
     let Some(Installed { window, place, problem }) = installed.first() else {
-        return pass(NAME, "none: a night begins when you start it; `ratchet schedule` can begin it by itself");
+        return pass(
+            NAME,
+            "none: a night begins when you start it; `ratchet schedule` can begin it by itself",
+        );
     };
     let night = format!("every night from {} to {}: {place}", window.at(), window.until());
     match (problem, installed.len()) {
-        (Some(problem), _) => warn(NAME, format!("{night}, but {problem}"), "install it again, or --remove it"),
+        (Some(problem), _) => {
+            warn(NAME, format!("{night}, but {problem}"), "install it again, or --remove it")
+        }
         (None, 1) => pass(NAME, night),
-        (None, n) => warn(NAME, format!("{n} times; the first: {night}"), "ratchet schedule --remove, and install it once"),
+        (None, n) => warn(
+            NAME,
+            format!("{n} times; the first: {night}"),
+            "ratchet schedule --remove, and install it once",
+        ),
     }
 }
 

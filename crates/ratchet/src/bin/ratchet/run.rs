@@ -1,6 +1,7 @@
 //! `ratchet run`: a session, its crew, and whoever is told what happens.
 
 use std::{
+    io::IsTerminal,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -12,7 +13,7 @@ use ratchet::{
     error::Error,
     inhibitor::Inhibitor,
     morning,
-    notify::Herald,
+    notify::{self, Herald},
     run::Crew,
     session::{Asked, Session},
 };
@@ -24,7 +25,13 @@ pub(crate) fn run(root: &Path, args: RunArgs) -> Result<ExitCode> {
     let RunArgs { place, stop, proposer, levels, night } = args;
     let night = recorded_night(root, proposer.map(Into::into), night)?;
     let asked = Asked { night, ..place.into() };
-    let (mut session, mut screen) = open(root, &asked, New::Created)?;
+    let opened = open(root, &asked, New::Created).inspect_err(|error| {
+        // at a terminal somebody reads it
+        if let (false, Some(error)) = (std::io::stderr().is_terminal(), error.downcast_ref()) {
+            notify::not_begun(root, error);
+        }
+    });
+    let (mut session, mut screen) = opened?;
     let levels = levels.map(|levels| Level::from(levels).into());
     let crew = Crew { kind: proposer.map(Into::into), levels, ..Crew::default() };
     let rules = stop.into();
