@@ -4,6 +4,7 @@ mod ablation;
 mod accept;
 mod agents;
 mod api_page;
+mod awake;
 mod beginnings;
 mod builds;
 mod confined;
