@@ -38,17 +38,20 @@ fn the_machine_is_held_awake_while_a_run_goes_on_and_let_go_however_it_ends() {
     for killed in [false, true] {
         let home = tempfile::tempdir().unwrap();
         let toy = toy(home.path());
-        let mut running = toy.at_the_gate(&["run", "--trials", "2", "--tag", "bar"]);
+        let mut running = toy.at_the_gate(&["run", "--trials", "1", "--tag", "bar"]);
         let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
         until("it is asked", || read("pid").ends_with('\n'));
-        assert!(read("asked").starts_with("--what=sleep:idle --who=ratchet --why=trials run in "), "{}", read("asked"));
+        assert!(
+            read("asked").starts_with("--what=sleep:idle --who=ratchet --why=trials run in "),
+            "{}",
+            read("asked")
+        );
         assert!(alive(&read("pid")));
         if killed {
             running.0.kill().unwrap();
         } else {
             toy.open_the_gate();
             assert_eq!(running.ended("ratchet run").code, Some(0));
-            assert_eq!(toy.rows().len(), 2);
         }
         until("it is let go", || !alive(&read("pid")));
     }

@@ -139,9 +139,8 @@ fn the_clock_tells_good_morning_and_what_cannot_go_on_is_an_error() {
     let morning = hook.next();
     assert_eq!(morning["event"], "morning");
     assert!(morning["reason"].as_str().unwrap().contains("time is up"), "{morning}");
-    // a knob that leads nowhere
     toy.write("score.sh", "exit 1\n");
-    toy.git(&["commit", "-qam", "broken, and a tag of its own"]);
+    toy.git(&["commit", "-qm", "broken", "score.sh"]);
     toy.exits(1, &["run", "--tag", "broken"]);
     let error = hook.next();
     assert_eq!((&error["event"], &error["tag"]), (&json!("error"), &json!("broken")));
