@@ -18,8 +18,10 @@ const GAP: f64 = 12.0;
 const OWN: f64 = 26.0;
 /// Labels of one drawing; more cannot be read.
 const MOST: usize = 40;
-/// A shorter label is better than none, characters.
-const SHORTER: [usize; 4] = [40, 28, 20, 13];
+/// What is tried for a label: its longest text in characters, and whether it ends at its mark. That is the better
+/// side; a shorter text there is preferred to one among the points, and a stump to none.
+const TRIES: [(usize, bool); 8] =
+    [(40, true), (28, true), (20, true), (40, false), (28, false), (20, false), (13, true), (13, false)];
 
 type Place = (f64, f64);
 
@@ -57,17 +59,16 @@ pub(super) fn draw(drawing: &Drawing<'_>, out: &mut String) {
     let gain = |t: &Trial| t.delta.map_or(0.0, f64::abs);
     keeps.sort_by(|a, b| is_first(b.0).cmp(&is_first(a.0)).then(gain(b.0).total_cmp(&gain(a.0))));
     // on the better side and back towards earlier trials little else is drawn
-    let turn = if night.lower_is_better { -FRAC_PI_6 } else { FRAC_PI_6 };
+    let angle = if night.lower_is_better { -FRAC_PI_6 } else { FRAC_PI_6 };
     let mut written = 0;
     for (trial, mark) in keeps {
-        let slants = [true, false].map(|before| Slant { mark, angle: turn, before });
-        let lengths = SHORTER.into_iter().filter(|&l| l <= drawing.canvas.label);
-        let tries = lengths.flat_map(|l| slants.into_iter().map(move |s| (l, s)));
-        let found = tries.into_iter().find_map(|(length, slant)| {
+        let tries = TRIES.into_iter().filter(|t| t.0 <= drawing.canvas.label);
+        let found = tries.into_iter().find_map(|(length, before)| {
             let words = match trial.outcome.as_str() {
                 "baseline" => "baseline".to_owned(),
                 _ => text::line(&trial.description, length),
             };
+            let slant = Slant { mark, angle, before };
             let line = slant.line(words.chars().count());
             fits(drawing, mark, &line, &taken).then_some((words, slant, line))
         });
