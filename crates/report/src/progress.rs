@@ -233,7 +233,8 @@ fn head(night: &Night, out: &mut String) {
     let _ = write!(out, r#"<text x="20" y="48">{}</text>"#, escaped(&below));
 }
 
-fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+/// The `d` of a line through points.
+pub(crate) fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
     let mut d = String::new();
     for (x, y) in points {
         let _ = write!(d, "{}{x:.1} {y:.1}", if d.is_empty() { 'M' } else { 'L' });

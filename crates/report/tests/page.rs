@@ -192,6 +192,36 @@ fn a_long_diff_says_how_many_lines_are_left_out_and_where_they_are() {
 }
 
 #[test]
+fn numbers_beyond_all_bounds_leave_every_drawing_sound() {
+    let extremes = [f64::MAX, f64::MIN, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, 5e-324, 1e300];
+    for only in extremes.iter().map(|&x| vec![x]).chain([extremes.to_vec()]) {
+        let mut next = only.iter().copied().cycle();
+        let mut some = || next.next().unwrap();
+        let mut night = nights::night();
+        let h = &mut night.headline;
+        (h.best, h.baseline, h.gain, h.gain_within) =
+            (Some(some()), Some(some()), Some(some()), Some(some()));
+        (h.sigma, h.duty_cycle, h.seconds, h.usd) = (Some(some()), Some(some()), some(), Some(some()));
+        for t in &mut night.trials {
+            (t.value, t.delta, t.expected_delta) = (Some(some()), Some(some()), Some(some()));
+            (t.seconds, t.memory_gb, t.tokens_m, t.mfu_percent) =
+                (some(), some(), Some(some()), Some(some()));
+            t.curve.iter_mut().step_by(3).for_each(|p| *p = (some(), some()));
+        }
+        let page = page(&night);
+        for e in page.tree.nodes().filter_map(|n| n.value().as_element()) {
+            for (name, value) in e.attrs() {
+                assert!(
+                    !value.contains("NaN") && !value.contains("inf"),
+                    "{only:?}: {} {name}={value}",
+                    e.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_night_without_trials_renders() {
     let page = page(&Night { task: "nanogpt".into(), tag: "new".into(), ..Night::default() });
     assert!(text(&page, "#progress svg.wide").contains("no trial has ended yet"));

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::{Page, name};
 use crate::figures::of;
 use crate::night::{Status, Trial};
+use crate::progress::path;
 use crate::scale::Scale;
 
 /// Curves that a page holds.
@@ -23,8 +24,8 @@ impl Page<'_> {
             section #curves {
                 h2 { "Loss curves" }
                 @if held.is_empty() { p.quiet { "No trial has left one." } } @else {
-                    (PreEscaped(self.losses(&held, first, "wide", 1000.0, 400.0)))
-                    (PreEscaped(self.losses(&held, first, "narrow", 380.0, 320.0)))
+                    (PreEscaped(losses(&held, first, "wide", 1000.0, 400.0)))
+                    (PreEscaped(losses(&held, first, "narrow", 380.0, 320.0)))
                     fieldset.pick {
                         legend { "curves of trials, " (SHOWN) " at most" }
                         @for (i, t) in held.iter().enumerate() {
@@ -61,93 +62,86 @@ impl Page<'_> {
         add(&mut keeps.chain(rest));
         (held, first)
     }
+}
 
-    fn losses(&self, held: &[&Trial], first: usize, class: &str, width: f64, height: f64) -> String {
-        // a point every six units
-        let curves: Vec<Vec<(f64, f64)>> =
-            held.iter().map(|t| thinned(&t.curve, (width / 6.0) as usize)).collect();
-        let most = curves.iter().flatten().map(|p| p.0).fold(0.0, f64::max);
-        // the beginning falls from far above, and would flatten what follows
-        let late = || curves.iter().flatten().filter(|p| p.0 > most * 0.06).map(|p| p.1);
-        let low = late().fold(f64::INFINITY, f64::min);
-        let mut heights: Vec<f64> = late().collect();
-        heights.sort_by(f64::total_cmp);
-        let high = heights.get(heights.len().saturating_sub(1) * 98 / 100).copied().unwrap_or(low);
-        let span = if high > low { high - low } else { low.abs().max(1.0) * 0.01 };
-        let unit = if most >= 1e9 {
-            (1e9, "G")
-        } else if most >= 1e6 {
-            (1e6, "M")
-        } else {
-            (1.0, "")
+/// The drawing of all curves, the first ones shown.
+fn losses(held: &[&Trial], first: usize, class: &str, width: f64, height: f64) -> String {
+    // a point every six units
+    let curves: Vec<_> = held.iter().map(|t| thinned(&t.curve, (width / 6.0) as usize)).collect();
+    let (x, y) = scales(&curves, width, height);
+    let mut out = format!(
+        r#"<svg class="drawing losses {class}" viewBox="0 0 {width} {height}" data-top="{1}" data-bottom="{3}" role="img" aria-label="loss curves"><clipPath id="{class}"><path d="M{0} {1}H{2}V{3}H{0}z"/></clipPath>"#,
+        x.start, y.end, x.end, y.start
+    );
+    axes(&mut out, &x, &y);
+    let ends: Vec<f64> = curves.iter().map(|c| c.last().map_or(0.0, |p| y.at(p.1))).collect();
+    let places = spread(&ends[..first], y.end, y.start);
+    for (i, (t, curve)) in held.iter().zip(&curves).enumerate() {
+        let shown = match i < first {
+            true => format!(r#"class="curve c{i}""#),
+            false => r#"class="curve" hidden="""#.to_owned(),
         };
-        let x = Scale { from: 0.0, to: most / unit.0, start: 46.0, end: width - 44.0 };
-        let y = Scale { from: low - span * 0.05, to: high + span * 0.05, start: height - 44.0, end: 12.0 };
-        let mut out = format!(
-            r#"<svg class="drawing losses {class}" viewBox="0 0 {width} {height}" data-top="{1}" data-bottom="{3}" role="img" aria-label="loss curves"><clipPath id="{class}"><path d="M{0} {1}H{2}V{3}H{0}z"/></clipPath>"#,
-            x.start, y.end, x.end, y.start
-        );
-        for (v, word) in y.ticks(6) {
-            let at = y.at(v);
-            let _ = write!(out, r#"<path class="grid" d="M{} {at:.1}H{}"/>"#, x.start, x.end);
-            let _ = write!(
-                out,
-                r#"<text x="{}" y="{:.1}" text-anchor="end">{word}</text>"#,
-                x.start - 8.0,
-                at + 4.0
-            );
-        }
-        for (v, word) in x.ticks((width / 80.0) as usize) {
-            let _ = write!(
-                out,
-                r#"<text x="{:.1}" y="{}" text-anchor="middle">{word}</text>"#,
-                x.at(v),
-                y.start + 18.0
-            );
-        }
-        let (middle, bottom) = ((x.start + x.end) / 2.0, height - 6.0);
-        let _ =
-            write!(out, r#"<text x="{middle}" y="{bottom}" text-anchor="middle">{} tokens</text>"#, unit.1);
-        let up = (y.start + y.end) / 2.0;
+        let path = path(curve.iter().map(|&(tokens, nats)| {
+            // not `Scale::at`: what lies above is cut off, not pressed onto the edge
+            let share = (nats - y.from) / (y.to - y.from);
+            (x.at(tokens), (y.start + share * (y.end - y.start)).clamp(-9999.0, 9999.0))
+        }));
+        let (right, end) = (curve.last().map_or(x.end, |p| x.at(p.0)) + 6.0, ends[i]);
+        let at = places.get(i).unwrap_or(&end) + 4.0;
+        let n = t.trial;
         let _ = write!(
             out,
-            r#"<text transform="translate(13 {up}) rotate(-90)" text-anchor="middle">nats a token</text>"#
+            r#"<g {shown} data-t="{n}" data-y="{end:.1}"><path clip-path="url(#{class})" d="{path}"/><text x="{right:.1}" y="{at:.1}">{n}</text></g>"#
         );
-        let ends: Vec<f64> = curves.iter().map(|c| c.last().map_or(0.0, |p| y.at(p.1))).collect();
-        let places = spread(&ends[..first], y.end, y.start);
-        for (i, (t, curve)) in held.iter().zip(&curves).enumerate() {
-            let shown = if i < first {
-                format!(r#" class="curve c{i}""#)
-            } else {
-                r#" class="curve" hidden="""#.to_owned()
-            };
-            let _ = write!(
-                out,
-                r#"<g{shown} data-t="{}" data-y="{:.1}"><path clip-path="url(#{class})" d=""#,
-                t.trial, ends[i]
-            );
-            // not `Scale::at`: what lies above is cut off, not pressed onto the edge
-            for (j, &(tokens, nats)) in curve.iter().enumerate() {
-                let share = (nats - y.from) / (y.to - y.from);
-                let at = (y.start + share * (y.end - y.start)).clamp(-9999.0, 9999.0);
-                let _ = write!(out, "{}{:.1} {at:.1}", if j == 0 { 'M' } else { 'L' }, x.at(tokens / unit.0));
-            }
-            let end = curve.last().map_or(x.end, |p| x.at(p.0 / unit.0));
-            let at = places.get(i).copied().unwrap_or(ends[i]);
-            let _ =
-                write!(out, r#""/><text x="{:.1}" y="{:.1}">{}</text></g>"#, end + 6.0, at + 4.0, t.trial);
-        }
-        out.push_str("</svg>");
-        out
     }
+    out.push_str("</svg>");
+    out
+}
+
+/// Tokens, and nats a token as they are after the beginning: it falls from far above, and would flatten the rest.
+fn scales(curves: &[Vec<(f64, f64)>], width: f64, height: f64) -> (Scale, Scale) {
+    let most = curves.iter().flatten().map(|p| p.0).fold(0.0, f64::max);
+    let late = curves.iter().flatten().filter(|p| p.0 > most * 0.06);
+    let mut nats: Vec<f64> = late.map(|p| p.1).collect();
+    nats.sort_by(f64::total_cmp);
+    let (low, high) = (nats[0], nats[(nats.len() - 1) * 98 / 100]); // the one with most tokens is among them
+    let span = if high > low { high - low } else { low.abs().max(1.0) * 0.01 };
+    let x = Scale { from: 0.0, to: most, start: 46.0, end: width - 44.0 };
+    let y = Scale { from: low - span * 0.05, to: high + span * 0.05, start: height - 44.0, end: 12.0 };
+    (x, y)
+}
+
+fn axes(out: &mut String, x: &Scale, y: &Scale) {
+    let (left, right, bottom) = (x.start, x.end, y.start);
+    for (v, word) in y.ticks(6) {
+        let at = y.at(v);
+        let _ = write!(out, r#"<path class="grid" d="M{left} {at:.1}H{right}"/>"#);
+        let _ =
+            write!(out, r#"<text x="{}" y="{:.1}" text-anchor="end">{word}</text>"#, left - 8.0, at + 4.0);
+    }
+    let (unit, name) = match x.to {
+        1e9.. => (1e9, "G"),
+        1e6.. => (1e6, "M"),
+        _ => (1.0, ""),
+    };
+    let units = Scale { to: x.to / unit, ..*x };
+    for (v, word) in units.ticks(((right - left) / 75.0) as usize) {
+        let (at, below) = (units.at(v), bottom + 18.0);
+        let _ = write!(out, r#"<text x="{at:.1}" y="{below}" text-anchor="middle">{word}</text>"#);
+    }
+    let (middle, below) = ((left + right) / 2.0, bottom + 38.0);
+    let _ = write!(out, r#"<text x="{middle}" y="{below}" text-anchor="middle">{name} tokens</text>"#);
+    let turned = format!("translate(13 {}) rotate(-90)", (y.start + y.end) / 2.0);
+    let _ = write!(out, r#"<text transform="{turned}" text-anchor="middle">nats a token</text>"#);
 }
 
 fn is_drawable(trial: &Trial) -> bool {
     trial.curve.iter().filter(|p| is_point(p)).count() > 1
 }
 
+/// Whether it can be drawn: a run that diverged ends in numbers beyond all bounds.
 fn is_point(p: &(f64, f64)) -> bool {
-    p.0.is_finite() && p.1.is_finite() && p.0 >= 0.0
+    p.0 > 0.0 && p.0 < 1e30 && p.1.abs() < 1e6
 }
 
 /// At most `most` points of a curve, the last one among them.

@@ -56,7 +56,7 @@ impl Page<'_> {
                     }
                     p.quiet {
                         @if let Some(champion) = head.champion { "champion: trial " (link(self.night, champion)) }
-                        @if head.baseline.is_some() { " · baseline: " (f.value(head.baseline)) }
+                        @if let Some(baseline) = head.baseline { " · baseline: " (f.value(Some(baseline))) }
                     }
                 }
                 dl.stats {
