@@ -141,7 +141,7 @@ impl View {
             line("knob", plain(&format!("{}: {} -> {}", change.name, change.from, change.to), 200));
         }
         if let Some(version) = &record.program {
-            line("brief", self.state.briefs().join(format!("{version}.md")).display().to_string());
+            line("brief", format!(".ratchet/briefs/{version}.md"));
         }
         let demand = &record.demand;
         if let Some(hint) = &demand.hint {

@@ -181,7 +181,7 @@ const EDITS: [Edit; 14] = [
     ),
 ];
 
-/// A night of 94 trials as an H200 makes it: eight keeps, some crashes, one trial that diverged.
+/// A night of 94 trials, all of it invented: eight keeps, some crashes, one trial that diverged.
 pub(crate) fn night() -> Night {
     let mut chance = Chance::new(7);
     let sigma = 0.0011;
@@ -281,12 +281,12 @@ pub(crate) fn night() -> Night {
     }
     let crashes = trials.iter().filter(|t| t.status == Status::Crash).count();
     Night {
-        task: "nanogpt".to_owned(),
-        tag: "nov30".to_owned(),
+        task: "an invented night".to_owned(),
+        tag: "sample".to_owned(),
         metric: "val_bpb".to_owned(),
         lower_is_better: true,
         profile: Some("full".to_owned()),
-        device: Some("NVIDIA H200".to_owned()),
+        device: Some("no device".to_owned()),
         made: "2026-11-30T07:02:41Z".to_owned(),
         running: false,
         ended: Some("the time of --until is reached".to_owned()),

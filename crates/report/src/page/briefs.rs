@@ -26,7 +26,7 @@ impl Page<'_> {
                             (of(trials, "trial")) ", " (of(brief.keeps, "keep"))
                             @if let Some(gain) = brief.gain { ", gain " b.n { (self.figures.delta(Some(gain))) } }
                         }
-                        div { (diff(&brief.diff, self.room.diff.max(2000), "git log -p program.md")) }
+                        div { (diff(&brief.diff, self.room.diff.max(2000), ".ratchet/briefs/")) }
                     }
                 }
             }
