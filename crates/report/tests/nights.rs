@@ -299,7 +299,7 @@ pub(crate) fn night() -> Night {
             audited_gain: Some(0.9979 - best - 0.0013),
             sigma: Some(sigma),
             trials: trials.len(),
-            keeps: keeps.len(),
+            keeps: keeps.len() + 1, // the baseline is one
             discards: trials.len() - crashes - keeps.len() - 1,
             crashes,
             unreviewed: keeps.len() - 3,
