@@ -104,10 +104,11 @@ impl Terminal {
 
     /// Shows lines page by page until a key decides what becomes of them.
     fn ask(&mut self, head: &str, lines: &[String]) -> Result<Act> {
+        self.line("", None)?;
         let mut rest = self.page(lines)?;
         loop {
-            let more = if rest.is_empty() { "" } else { "space more  " };
-            self.prompt(&format!("{head}: {more}a accept  r reject  d defer  q quit  ? help"))?;
+            let more = if rest.is_empty() { "" } else { "space more, " };
+            self.prompt(&format!("{head}: {more}a accept, r reject, d defer, q quit, ? help"))?;
             let act = match key()? {
                 None => Some(Act::Quit),
                 Some(KeyCode::Enter | KeyCode::Down | KeyCode::PageDown) => Some(Act::More),
