@@ -335,10 +335,10 @@ pub(crate) struct ReviewArgs {
     /// Reject them
     #[arg(long, group = "decision", requires = "trials")]
     pub(crate) reject: bool,
-    /// Leave it open; they count as reviewed
+    /// Put them off: `ratchet review` asks again, and they count as looked at
     #[arg(long, group = "decision", requires = "trials")]
     pub(crate) defer: bool,
-    /// Why
+    /// Why, for the record
     #[arg(long, value_name = "TEXT", requires = "decision")]
     pub(crate) note: Option<String>,
     /// Print the keeps with their decisions and evidence as one JSON object
