@@ -158,6 +158,7 @@ impl Watch for Cutter<'_> {
             && let Ok(meta) = fs::metadata(from)
             && meta.is_file()
             && !path.ends_with("/index") // the worktree's, which is made again where it cannot be read
+            && !path.ends_with("live.json") // a glance at a run, which no power cut leaves
             && self.disk.files.get(&meta.ino()) != Some(&fs::read(from).unwrap())
         {
             self.unsynced.push(path);
