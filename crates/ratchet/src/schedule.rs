@@ -22,6 +22,7 @@ use crate::{
     config::{Answerer, ProposerKind, Task},
     error::{Error, Result},
     exec::{self, End, Spec, StopFlag, allowed_env},
+    reach::at_home,
     runlog::{RunLog, Stream},
 };
 
@@ -71,14 +72,12 @@ impl Plan {
             .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
-        // a login shell's PATH may be the only place that names cargo
-        let cargo = exec::on_path("cargo").and_then(|cargo| cargo.parent().map(Path::to_path_buf));
-        if env.get("PATH").is_none() {
-            let usual = "/usr/local/bin:/usr/bin:/bin".to_owned();
-            env.insert(
-                "PATH".to_owned(),
-                cargo.map_or(usual.clone(), |at| format!("{}:{usual}", at.display())),
-            );
+        // where only a login shell's own files name cargo's folder
+        let cargo = at_home("~/.cargo/bin");
+        if exec::on_path("cargo").is_none() && cargo.join("cargo").is_file() {
+            let path =
+                env.entry("PATH".to_owned()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".to_owned());
+            *path = format!("{path}:{}", cargo.display());
         }
         let plan = Self { root: sound(root)?, window, program: sound(&program)?, args, env };
         match plan.env.iter().find(|(_, value)| value.contains(char::is_control)) {

@@ -75,7 +75,7 @@ pub struct Task {
     /// Confines.
     #[serde(default)]
     pub sandbox: Sandbox,
-    /// Tells.
+    /// Tells those who are not at the terminal.
     #[serde(default)]
     pub notify: NotifySection,
     #[serde(skip)]
