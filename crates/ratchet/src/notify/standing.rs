@@ -7,11 +7,13 @@ use jiff::civil::Time;
 
 use super::message::{Counts, Message};
 use crate::{
-    config::{Agent, Goal, Occasion, Step, Task},
+    config::{Goal, Occasion, Step, Task},
     history::History,
     journal::{Status, TrialRecord},
+    progress::Phase,
     runlog::plain,
     stop::time_until,
+    verdict::Rule,
 };
 
 /// So many times what a trial may take pass without one before somebody is told.
@@ -33,8 +35,7 @@ pub(super) struct Standing {
     doing: String,
     /// Since when no trial has finished.
     since: Instant,
-    /// What a trial may take.
-    trial: Duration,
+    usual: Usual,
     /// Whether the loop waits because a person has it wait.
     paused: bool,
     /// Whether the silence has been told of.
@@ -71,7 +72,7 @@ impl Standing {
             open: None,
             doing: "getting ready".to_owned(),
             since: Instant::now(),
-            trial: longest_trial(task, budget, history),
+            usual: Usual::new(task, budget, history),
             paused: false,
             told: false,
             morning: None,
@@ -103,7 +104,7 @@ impl Standing {
         };
         *count += 1;
         self.best = champion.and_then(|champion| champion.value);
-        self.trial = self.trial.max(Duration::from_secs_f64(record.seconds.max(0.0)));
+        self.usual.saw(record);
         if record.parent.is_none() {
             self.baseline = record.value.or(self.baseline);
             return None;
@@ -128,7 +129,7 @@ impl Standing {
 
     /// Time without a finished trial after which somebody is told.
     pub(super) fn patience(&self) -> Duration {
-        self.trial * SILENCE
+        self.usual.trial() * SILENCE
     }
 
     pub(super) fn paused(&mut self, paused: bool) {
@@ -165,17 +166,50 @@ impl Standing {
     }
 }
 
-/// What a trial may take at most in the ordinary course of things: as long as one of this tag ever took, or what the
-/// limits allow one that is proposed, built and trained once. Three times that is beyond a cold first build,
-/// two repairs and all further runs that a verdict may ask for, so that only what hangs or waits is told.
-fn longest_trial(task: &Task, budget: Option<Duration>, history: &History) -> Duration {
-    let limit = |step: Option<&Step>| step.map_or(0, |step| step.timeout_s);
-    let trains = budget.map_or(limit(task.fit.as_ref()) + task.score.timeout_s, |budget| budget.as_secs());
-    let proposes = task.proposer.agent.as_ref().map_or(0, |agent: &Agent| agent.timeout_s);
-    let asks = task.proposer.llm.as_ref().map_or(0, |llm| llm.timeout_s);
-    let by_limits = trains + limit(task.build.as_ref()) + proposes.max(asks);
-    let longest = history.trials().iter().map(|record| record.seconds).fold(0.0, f64::max);
-    Duration::from_secs(by_limits).max(Duration::try_from_secs_f64(longest).unwrap_or_default())
+/// What a trial may take in the ordinary course of things. Three times that is beyond a cold build, two repairs and all
+/// further runs that a verdict may ask for, so that only what hangs or waits is told.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    /// To propose and to train, with every further run: by the limits.
+    limits: Duration,
+    /// To build: by its limit, until one was seen.
+    build: Duration,
+    /// The longest trial of the tag.
+    longest: Duration,
+}
+
+impl Usual {
+    fn new(task: &Task, budget: Option<Duration>, history: &History) -> Self {
+        let limit = |step: Option<&Step>| step.map_or(0, |step| step.timeout_s);
+        let trains =
+            budget.map_or(limit(task.fit.as_ref()) + task.score.timeout_s, |budget| budget.as_secs());
+        let runs = match task.accept.rule {
+            Rule::Strict => 1,
+            Rule::Noise => 1 + 2 * u64::from(task.accept.max_replicates), // the candidate's and the champion's
+        };
+        let agent = task.proposer.agent.as_ref().map_or(0, |agent| agent.timeout_s);
+        let llm = task.proposer.llm.as_ref().map_or(0, |llm| llm.timeout_s);
+        let mut usual = Self {
+            limits: Duration::from_secs(trains * runs + agent.max(llm)),
+            build: Duration::from_secs(limit(task.build.as_ref())),
+            longest: Duration::ZERO,
+        };
+        history.trials().iter().for_each(|record| usual.saw(record));
+        usual
+    }
+
+    fn saw(&mut self, record: &TrialRecord) {
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let first = self.longest.is_zero();
+        self.longest = self.longest.max(seconds(record.seconds));
+        if let Some((_, build)) = record.phases.iter().find(|(phase, _)| *phase == Phase::Build) {
+            self.build = if first { seconds(*build) } else { self.build.max(seconds(*build)) };
+        }
+    }
+
+    fn trial(&self) -> Duration {
+        self.longest.max(self.limits + self.build)
+    }
 }
 
 /// `50 s`, `48 min`, `3.5 h`.
@@ -190,4 +224,81 @@ fn span(time: Duration) -> String {
 /// Progress in words for [`Standing::does`].
 pub(super) fn in_vain(reason: &str) -> String {
     format!("a proposal came to nothing: {}", plain(reason, 150))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// A task that builds for at most half an hour, on a profile of a minute.
+    fn standing(has_end: bool) -> Standing {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "[task]\nname = \"toy\"\neditable = [\"cand/**\"]\n[metric]\nname = \"loss\"\n[build]\ncommand = [\"make\"]\n\
+                    timeout_s = 1800\n[score]\ncommand = [\"sh\", \"score.sh\"]\n[notify]\nmorning_at = \"06:30\"\n";
+        std::fs::write(dir.path().join("ratchet.toml"), text).unwrap();
+        let task = Task::read(dir.path()).unwrap();
+        Standing::new(&task, "bar", &History::default(), Some(MINUTE), has_end)
+    }
+
+    fn events(messages: &[Message]) -> Vec<Occasion> {
+        messages.iter().map(|message| message.event).collect()
+    }
+
+    #[test]
+    fn silence_is_told_once_beyond_what_any_trial_may_take_and_never_in_a_pause() {
+        let clock = Zoned::now();
+        let mut standing = standing(true);
+        // five runs of a minute, and the build's limit while none was seen
+        let first = 3 * (5 * MINUTE + Duration::from_secs(1800));
+        assert_eq!(standing.patience(), first);
+        let begin = standing.since;
+        assert!(standing.due(begin + first - MINUTE, &clock).is_empty());
+        standing.started(1, "baseline");
+        let told = standing.due(begin + first, &clock);
+        assert_eq!(events(&told), [Occasion::Stuck]);
+        assert!(
+            told[0].text.contains("no trial has finished for 105 min") && told[0].trial == Some(1),
+            "{told:?}"
+        );
+        assert!(standing.due(begin + 2 * first, &clock).is_empty(), "once");
+
+        standing.paused(true);
+        assert!(standing.due(standing.since + 9 * first, &clock).is_empty(), "a person knows");
+        standing.paused(false);
+        assert_eq!(events(&standing.due(standing.since + first, &clock)), [Occasion::Stuck], "and then anew");
+    }
+
+    #[test]
+    fn a_build_that_was_seen_goes_over_its_limit() {
+        let usual = standing(true).usual;
+        let seen = |build, seconds| {
+            let mut usual = usual;
+            usual.longest = usual.longest.max(seconds);
+            usual.build = build;
+            usual.trial()
+        };
+        assert_eq!(seen(MINUTE / 6, 2 * MINUTE), 5 * MINUTE + MINUTE / 6);
+        assert_eq!(seen(MINUTE / 6, 30 * MINUTE), 30 * MINUTE, "as long as one ever took");
+    }
+
+    #[test]
+    fn a_run_without_an_end_tells_every_morning_and_one_with_an_end_at_its_end() {
+        let mut standing = standing(false);
+        let at = |text: &str| text.parse::<Zoned>().unwrap();
+        standing.next_morning(&at("2026-03-01T23:00[UTC]"));
+        let now = standing.since;
+        let mut told = |clock: &str| events(&standing.due(now, &at(clock)));
+        assert_eq!(told("2026-03-02T06:29[UTC]"), []);
+        assert_eq!(told("2026-03-02T06:30[UTC]"), [Occasion::Morning]);
+        assert_eq!(told("2026-03-02T06:31[UTC]"), []);
+        assert_eq!(
+            told("2026-03-05T09:00[UTC]"),
+            [Occasion::Morning],
+            "once, however long the machine slept"
+        );
+        assert_eq!(told("2026-03-06T06:30[UTC]"), [Occasion::Morning]);
+        assert!(super::tests::standing(true).morning.is_none());
+    }
 }
