@@ -45,6 +45,14 @@ pub struct Rules {
     pub max_usd: Option<f64>,
 }
 
+impl Rules {
+    /// Time until a clock ends a run that begins now.
+    pub fn time_left(&self) -> Option<Duration> {
+        let until = self.until.map(|until| time_until(&Zoned::now(), until));
+        self.time.into_iter().chain(until).min()
+    }
+}
+
 /// Counts what the rules look at.
 #[derive(Debug)]
 pub struct Watch {

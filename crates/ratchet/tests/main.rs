@@ -47,3 +47,4 @@ mod toy;
 mod transfer;
 mod verdicts;
 mod views;
+mod watching;

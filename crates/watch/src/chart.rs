@@ -40,7 +40,9 @@ pub(crate) fn loss(frame: &mut Frame<'_>, area: Rect, scene: &Scene, theme: Them
     let (curve, champion) = (curve(scene), &scene.champion_curve);
     let all = || curve.iter().chain(champion);
     let late: Vec<f64> = all().filter(|point| point.0 >= STEEP).map(|point| point.1).collect();
-    let shown = if late.is_empty() { all().map(|point| point.1).collect() } else { late };
+    let mut shown = if late.is_empty() { all().map(|point| point.1).collect() } else { late };
+    // where the trial stands now is always in sight
+    shown.extend(curve.last().map(|point| point.1));
     let Some([low, high]) = range(&shown) else {
         return empty(frame, area, "no loss curve yet", theme);
     };

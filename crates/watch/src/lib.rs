@@ -19,3 +19,4 @@ pub use draw::draw;
 pub use keys::{Action, Ui};
 pub use scene::Scene;
 pub use theme::Theme;
+pub use words::span;

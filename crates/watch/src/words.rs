@@ -1,7 +1,7 @@
 //! Figures in words.
 
 /// `34 s`, `5 min 12 s`, `2 h 05 min`; of nonsense nothing.
-pub(crate) fn span(seconds: f64) -> String {
+pub fn span(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "-".to_owned();
     }

@@ -3,7 +3,7 @@
 //! The rules stand in the journal as words, as they were given; what is not understood is shown as it stands.
 
 use jiff::{SignedDuration, Timestamp, Zoned, civil::Time, tz::TimeZone};
-use watch::scene::Limit;
+use watch::{scene::Limit, span};
 
 use crate::{
     config::Goal,
@@ -120,16 +120,6 @@ fn next(from: &Zoned, time: Time) -> Option<Zoned> {
     let zone = from.time_zone();
     let on = |date: jiff::civil::Date| date.to_datetime(time).to_zoned(zone.clone()).ok();
     on(from.date()).filter(|at| at > from).or_else(|| on(from.date().tomorrow().ok()?))
-}
-
-/// `34 s`, `5 min`, `2 h 05 min`.
-pub(super) fn span(seconds: f64) -> String {
-    let all = seconds.clamp(0.0, 1e9) as u64;
-    match (all / 3600, all / 60 % 60) {
-        (0, 0) => format!("{all} s"),
-        (0, minutes) => format!("{minutes} min"),
-        (hours, minutes) => format!("{hours} h {minutes:02} min"),
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use prepare::profile::cuda_device_present;
 use watch::{
     Action, Scene,
     scene::{self, Standing},
+    span,
 };
 
 pub use self::gpu::{COMMAND as GPU_COMMAND, serve as serve_gpu};
@@ -198,7 +199,7 @@ impl Lookout {
         let history = self.journal.history();
         let wish = pid.and_then(|pid| control::wish(&self.state, pid));
         let paused = now.is_some_and(|now| now.doing == Doing::Paused);
-        let took = |run: &crate::history::Begun| limits::span(seconds_since(&run.at));
+        let took = |run: &crate::history::Begun| span(seconds_since(&run.at));
         let run = history.run();
         self.scene.pausing = wish == Some(Wish::Pause);
         (self.scene.standing, self.scene.why) = match (&self.tag, pid, wish) {
@@ -211,11 +212,8 @@ impl Lookout {
                     Wish::Go | Wish::GoOn | Wish::Pause => "",
                 };
                 let standing = if paused { Standing::Paused } else { Standing::Running };
-                let since = if paused {
-                    now.map(|now| limits::span(seconds_since(&now.since)))
-                } else {
-                    run.map(took)
-                };
+                let since =
+                    if paused { now.map(|now| span(seconds_since(&now.since))) } else { run.map(took) };
                 (standing, since.map_or(String::new(), |since| format!("for {since}")) + then)
             }
             (_, Some(pid), None) => (Standing::Busy, format!("(pid {pid}, no `ratchet run`)")),
@@ -247,6 +245,9 @@ impl Lookout {
             shown.description = plain(&open.description, 200);
             shown.proposer = plain(&open.proposer, 60);
             shown.done = open.done.iter().take(8).map(|(phase, s)| (phase.to_string(), *s)).collect();
+        }
+        if now.doing == Doing::Between && now.trial.is_some() {
+            shown.doing = "begins".to_owned();
         }
         let Doing::Phase(phase) = now.doing else { return shown };
         let again = now.folder.as_deref().and_then(again);

@@ -1,6 +1,7 @@
 //! The `ratchet` command: parses, validates, runs.
 
 mod args;
+mod bars;
 mod examples;
 mod manual;
 mod mcp;

@@ -36,6 +36,7 @@ pub(crate) fn run(root: &Path, args: RunArgs) -> Result<ExitCode> {
     let crew = Crew { kind: proposer.map(Into::into), levels, ..Crew::default() };
     let rules = stop.into();
     let _awake = Inhibitor::hold(root);
+    screen.plan(&rules);
     let mut herald = Herald::new(&session, &rules, &mut screen)?;
     let mut report = morning::Writer::new(root, session.tag.clone(), &mut herald);
     let result = session.run(rules, crew, &mut report);

@@ -1,4 +1,4 @@
-//! Progress for a person: a moving line on a terminal, plain lines elsewhere. All on stderr.
+//! Progress for a person: moving lines on a terminal, plain lines elsewhere. All on stderr.
 
 use std::{
     io::{IsTerminal, Write},
@@ -6,14 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
 use ratchet::{
     journal::{Status, TrialRecord},
     progress::{Observer, Phase, Progress},
     run::Summary,
     runlog::plain,
     show::short,
+    stop::Rules,
 };
+
+use crate::bars::Bars;
 
 /// Where nothing moves, a long phase shows a sign of life this often.
 const HEARTBEAT: Duration = Duration::from_secs(20);
@@ -21,7 +23,7 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 /// Where progress is shown.
 pub(crate) struct Screen {
     metric: String,
-    bar: Option<ProgressBar>,
+    bars: Option<Bars>,
     colour: bool,
     /// The phase under way, when it began, and when something of it was last shown.
     phase: Option<(Phase, Instant, Instant)>,
@@ -32,13 +34,13 @@ impl Screen {
     pub(crate) fn new(metric: &str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { metric: metric.to_owned(), bar: terminal.then(ProgressBar::new_spinner), colour, phase: None }
+        Self { metric: metric.to_owned(), bars: terminal.then(Bars::new), colour, phase: None }
     }
 
     /// One line that stays.
     pub(crate) fn line(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+        match &self.bars {
+            Some(bars) => bars.print(text),
             None => {
                 // a reader that went away must not end a night
                 let _ = writeln!(std::io::stderr(), "{text}");
@@ -54,30 +56,31 @@ impl Screen {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn spin(&self, text: String, about: Option<Duration>) {
-        let Some(bar) = &self.bar else { return };
-        let limit = about.map_or(String::new(), |about| format!(" of {} s", about.as_secs()));
-        let template = format!("{{spinner}} {{msg}} {{elapsed}}{limit}");
-        bar.set_style(
-            ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_spinner()),
-        );
-        bar.reset(); // also after it was cleared, and its clock with it
-        bar.set_message(text);
-        bar.enable_steady_tick(Duration::from_millis(100));
-    }
-
-    /// Takes the moving line away.
-    pub(crate) fn clear(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+    /// A night begins by these rules.
+    pub(crate) fn plan(&mut self, rules: &Rules) {
+        if let Some(bars) = &mut self.bars {
+            bars.plan(rules.trials, rules.time_left());
         }
     }
 
-    /// What a long phase has printed: beside the spinner, else a line now and then.
+    fn begin(&self, what: String, about: Option<Duration>) {
+        if let Some(bars) = &self.bars {
+            bars.begin(what, about);
+        }
+    }
+
+    /// Takes what moves away.
+    pub(crate) fn clear(&mut self) {
+        if let Some(bars) = &mut self.bars {
+            bars.clear();
+        }
+    }
+
+    /// What a long phase has printed: beside what moves, else a line now and then.
     fn output(&mut self, text: &str) {
         let Some((phase, began, shown)) = &mut self.phase else { return };
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{phase}: {text}"));
+        if let Some(bars) = &self.bars {
+            bars.say(text);
         } else if shown.elapsed() >= HEARTBEAT {
             *shown = Instant::now();
             let line = format!("  {phase}, {} s so far: {text}", began.elapsed().as_secs());
@@ -86,7 +89,10 @@ impl Screen {
     }
 
     fn ended(&mut self, record: &TrialRecord, champion: Option<&TrialRecord>) {
-        self.clear();
+        if let Some(bars) = &self.bars {
+            bars.end();
+            bars.count();
+        }
         let times: Vec<String> =
             record.phases.iter().map(|(phase, seconds)| format!("{phase} {seconds:.1} s")).collect();
         let word = match record.status {
@@ -117,8 +123,8 @@ impl Observer for Screen {
                 "waits: {why}: `ratchet review` walks them; `ratchet resume` lets this run go on all the same"
             )),
             Progress::Resumed => self.note("goes on"),
-            Progress::Proposing { proposer } => self.spin(format!("{proposer} proposes"), None),
-            Progress::Searching { what } => self.spin(format!("the search {what}"), None),
+            Progress::Proposing { proposer } => self.begin(format!("{proposer} proposes"), None),
+            Progress::Searching { what } => self.begin(format!("the search {what}"), None),
             Progress::NoProposal { reason } => {
                 self.line(&format!("  no proposal: {}", plain(reason, 300)));
             }
@@ -128,9 +134,9 @@ impl Observer for Screen {
             }
             Progress::Phase { phase, about, .. } => {
                 self.phase = Some((phase, Instant::now(), Instant::now()));
-                self.spin(phase.to_string(), about);
+                self.begin(phase.to_string(), about);
                 // where nothing moves, a long phase says that it has begun
-                if self.bar.is_none()
+                if self.bars.is_none()
                     && (about.is_some_and(|about| about.as_secs() >= 10)
                         || phase == Phase::Build
                         || phase == Phase::Prepare)
