@@ -159,12 +159,12 @@ fn watch_shows_a_run_at_both_sizes_and_steers_it() {
         "cpu",
         "running for",
         "best ",
-        "kept",
+        " keep ",
         "trial 3 by knobs",
         "▶ fit",
         "score",
         "x: ",
-        "loss 4.450",
+        "loss 4.200",
         "to champion",
         "tokens/s 5.1 k",
         "step 50",
@@ -173,7 +173,7 @@ fn watch_shows_a_run_at_both_sizes_and_steers_it() {
         "• champion",
         "loss over trials",
         "baseline",
-        "discarded",
+        " discard ",
         "2 of 9",
         "stops",
         "pause",
@@ -272,7 +272,7 @@ fn watching_two_thousand_trials_costs_little() {
     toy.write(path, &longer);
     for (width, height) in [(80, 24), (200, 60)] {
         let view = Tmux::watch(&toy, width, height, "");
-        view.shows(&["of 2000", "discarded"]);
+        view.shows(&["of 2000", " discard "]);
         let ticks = || -> f64 {
             let stat = fs::read_to_string(format!("/proc/{}/stat", view.pid())).unwrap();
             let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();

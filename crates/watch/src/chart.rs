@@ -66,7 +66,7 @@ pub(crate) fn values_title<'a>(scene: &'a Scene, theme: Theme) -> Line<'a> {
         Span::styled(&scene.metric, theme.strong()),
         Span::styled(" over trials", theme.strong()),
         Span::styled("  ●", theme.good()),
-        Span::raw(" keep  · discard  "),
+        Span::raw(" keep  ○ discard  "),
         Span::styled("x", theme.bad()),
         Span::raw(" crash"),
     ])
@@ -111,7 +111,7 @@ pub(crate) fn values(frame: &mut Frame<'_>, area: Rect, scene: &Scene, theme: Th
             .marker(Marker::Braille)
             .graph_type(GraphType::Line)
             .style(theme.good()),
-        scatter(&discards, '·', Style::new()),
+        scatter(&discards, '○', Style::new()),
         scatter(&crashes, 'x', theme.bad()),
         scatter(&keeps, '●', theme.good()),
     ];

@@ -61,9 +61,9 @@ fn standing_of_trials<'a>(scene: &'a Scene, theme: Theme) -> Line<'a> {
         }
     }
     let counts = scene.counts;
-    spans.push(Span::raw(format!("  {} kept {} discarded ", counts.keeps, counts.discards)));
+    spans.push(Span::raw(format!("  {} keep {} discard ", counts.keeps, counts.discards)));
     let crashes = if counts.crashes > 0 { theme.bad() } else { Style::new() };
-    spans.push(Span::styled(format!("{} crashed", counts.crashes), crashes));
+    spans.push(Span::styled(format!("{} crash", counts.crashes), crashes));
     Line::from(spans)
 }
 

@@ -5,7 +5,6 @@
 //! neither a million steps nor a flood takes more than a fixed room.
 
 use std::{
-    collections::VecDeque,
     fs::{File, OpenOptions},
     io::{Read, Seek, SeekFrom},
     os::unix::fs::OpenOptionsExt,
@@ -22,8 +21,8 @@ const MOST: u64 = 1 << 20;
 const WHOLE: u64 = 64 << 20;
 /// A row has some 50 bytes; what is longer is none.
 const LONGEST_ROW: usize = 1 << 10;
-/// Steps that the loss now is the mean of: single ones are noisy.
-const STEPS: usize = 10;
+/// A point is the mean over so many bins up to it, a twentieth of the budget: single steps are noisy.
+const WINDOW: usize = BINS / 20;
 
 /// A loss curve.
 #[derive(Debug, Default)]
@@ -37,7 +36,6 @@ pub(super) struct LossCurve {
     /// Sum and number of losses by share of the budget.
     bins: Vec<(f64, u32)>,
     rows: u64,
-    recent: VecDeque<f64>,
     progress: f64,
     tokens_s: Option<f64>,
 }
@@ -100,20 +98,19 @@ impl LossCurve {
         (bin.0, bin.1) = (bin.0 + loss, bin.1.saturating_add(1));
         self.rows += 1;
         self.progress = progress;
-        if self.recent.len() == STEPS {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(loss);
         let pace = number(tokens).zip(number(seconds)).map(|(tokens, seconds)| tokens / seconds);
         self.tokens_s = pace.filter(|pace| pace.is_finite() && *pace >= 0.0);
     }
 
-    /// (share of the budget, mean loss around it), ascending.
+    /// (share of the budget, mean loss shortly before it), ascending.
     pub(super) fn points(&self) -> Vec<(f64, f64)> {
-        let mean = |(i, (sum, n)): (usize, &(f64, u32))| {
-            (*n > 0).then(|| ((i as f64 + 0.5) / BINS as f64, sum / f64::from(*n)))
+        let filled = self.bins.iter().enumerate().filter(|(_, bin)| bin.1 > 0);
+        let point = |(i, _): (usize, &(f64, u32))| {
+            let window = &self.bins[(i + 1).saturating_sub(WINDOW)..=i];
+            let (sum, n) = window.iter().fold((0.0, 0.0), |(s, n), bin| (s + bin.0, n + f64::from(bin.1)));
+            ((i as f64 + 0.5) / BINS as f64, sum / n)
         };
-        self.bins.iter().enumerate().filter_map(mean).collect()
+        filled.map(point).collect()
     }
 
     /// The loss at a share of the budget: of the point next to it, where one is within a fiftieth.
@@ -123,10 +120,9 @@ impl LossCurve {
         (distance(&nearest) <= 0.02).then_some(nearest.1)
     }
 
-    /// The mean of the last steps.
+    /// The loss at the last point.
     pub(super) fn loss(&self) -> Option<f64> {
-        let (sum, n) = self.recent.iter().fold((0.0, 0.0), |(sum, n), loss| (sum + loss, n + 1.0));
-        (n > 0.0).then(|| sum / n)
+        self.points().last().map(|point| point.1)
     }
 
     /// Steps so far.
@@ -191,8 +187,8 @@ mod tests {
         assert_eq!(grown.rows(), 2_001);
         assert_eq!(grown.points().len(), BINS);
         assert_eq!(grown.tokens_a_second(), Some(51_200.0));
-        // losses fall in a line, so that the mean around a half is the one at a half
-        assert!((grown.at(0.5).unwrap() - 8.0).abs() < 0.01);
+        // losses fall in a line, so that the mean over a twentieth is the one in its middle
+        assert!((grown.at(0.5).unwrap() - 8.05).abs() < 0.01);
         assert_eq!(grown.progress(), 1.0);
     }
 
