@@ -65,6 +65,7 @@ impl Session {
             return Err(Error::usage(what)
                 .hint(format!("choose another --branch, or delete that one: git branch -D {name}")));
         }
+        self.repo.unlock_branch(&name);
         let plan =
             json!({ "branch": name, "base": base.to_string(), "head": head.to_string(), "runs": runs });
         // one without a branch has failed, and may fare better now

@@ -127,11 +127,16 @@ impl Repo {
         self.repo.refname_to_id(&format!("refs/heads/{name}")).is_ok()
     }
 
+    /// Takes away git's lock on a name that an earlier start has taken and then died. The caller holds the driver's
+    /// lock, and the name is free or stands where that start put it.
+    pub(crate) fn unlock_branch(&self, name: &str) {
+        // absent as a rule; what cannot be removed is named when git meets it
+        let _ = fs::remove_file(self.repo.commondir().join(format!("refs/heads/{name}.lock")));
+    }
+
     /// Makes a branch of the person's, whole or not at all. Exit code 2 when somebody else has made it meanwhile.
     pub(crate) fn create_branch_called(&self, name: &str, commit: Oid) -> Result<()> {
         let full = format!("refs/heads/{name}");
-        // an earlier start may have died between taking git's lock on the name and giving it
-        let _ = fs::remove_file(self.repo.commondir().join(format!("{full}.lock")));
         self.point(&full, || match self.repo.reference(&full, commit, false, "ratchet: accept") {
             Ok(_) => Ok(()),
             Err(error) if error.code() == ErrorCode::Exists => {
