@@ -53,7 +53,7 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::new("hint", begun(1), &["hint", "an idea"], &[("keep", "10"), ("keep", "6")]).thorough(),
         Scenario::new("review", begun(1), &["review", "2", "--accept"], &[("keep", "10"), ("keep", "6")])
             .thorough(),
-        Scenario::new("accept", reviewed(), ACCEPT, &[("keep", "10"), ("keep", "6")]).thorough(),
+        Scenario::new("accept", reviewed(), ACCEPT, &[("keep", "10"), ("keep", "6")]),
         Scenario::new("rerun", begun(1), &["rerun", "2"], &[("keep", "10"), ("keep", "6")]),
     ]
 }
