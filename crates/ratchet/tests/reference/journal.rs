@@ -168,16 +168,10 @@ fn choices(
                 let _ = writeln!(text, "  - holds {}", shapes.join(", "));
             }
             Fields::Named(named) => {
-                for line in {
-                    let mut own = String::new();
-                    fields(&mut own, types, named, module, meet);
-                    own
-                }
-                .lines()
-                {
-                    if !line.is_empty() {
-                        let _ = writeln!(text, "  {line}");
-                    }
+                let mut own = String::new();
+                fields(&mut own, types, named, module, meet);
+                for line in own.lines().filter(|line| !line.is_empty()) {
+                    let _ = writeln!(text, "  {line}");
                 }
             }
         }
