@@ -163,7 +163,7 @@ fn watch_shows_a_run_at_both_sizes_and_steers_it() {
         "trial 3 by knobs",
         "▶ fit",
         "score",
-        "x: ",
+        "x 10 ",
         "loss 4.200",
         "to champion",
         "tokens/s 5.1 k",
