@@ -11,7 +11,7 @@ use std::{
 use ratchet::{live, progress::Phase, state::State};
 use serde_json::{Value, json};
 
-use crate::toy::Toy;
+use crate::toy::{Toy, alive};
 
 /// Longer than anything here takes, on a machine with other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -144,6 +144,17 @@ impl Drop for Tmux<'_> {
     fn drop(&mut self) {
         let _ = Command::new("tmux").args(["-L", &self.name, "kill-server"]).output();
     }
+}
+
+#[test]
+#[ignore = "needs tmux; .ci/watch runs it"]
+fn a_window_that_is_closed_ends_the_view() {
+    let toy = Toy::new();
+    let view = Tmux::watch(&toy, 80, 24, "");
+    view.shows(&["no tag yet"]);
+    let watching = view.pid();
+    drop(view);
+    until("the view ends with its terminal", || !alive(&watching));
 }
 
 #[test]

@@ -21,6 +21,10 @@ use ratchet::{
     lookout::{Lookout, no_terminal},
     state::Tag,
 };
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 /// How often it looks.
@@ -34,6 +38,7 @@ pub(crate) fn watch(root: &Path, tag: Option<Tag>) -> Result<ExitCode> {
     }
     let mut lookout = Lookout::open(root, tag)?;
     let signals = Signals::heed()?;
+    end_with_the_terminal()?;
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     // also sets a hook that gives the terminal back before a panic is told
     let mut terminal = ratatui::try_init()?;
@@ -87,6 +92,25 @@ fn show(
             return Ok(());
         }
     }
+}
+
+/// Ends the program when the terminal is gone, a window that was closed for example: there is nothing left to give
+/// back, and who reads from it then reads nothing for ever.
+fn end_with_the_terminal() -> Result<()> {
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    let wait = move || {
+        let stdin = std::io::stdin();
+        loop {
+            let mut terminal = [PollFd::new(&stdin, PollFlags::empty())]; // these are told unasked
+            match poll(&mut terminal, None) {
+                Err(Errno::INTR) => {}
+                Ok(_) if !terminal[0].revents().intersects(gone) => {}
+                _ => std::process::exit(128 + SIGHUP),
+            }
+        }
+    };
+    std::thread::Builder::new().spawn(wait)?;
+    Ok(())
 }
 
 /// To the background, and back.
