@@ -141,7 +141,7 @@ pub(super) fn gates(task: &Task, history: &History, events: &[Event]) -> Vec<Gat
             what: stage.what().to_owned(),
             asked,
             refused: count,
-            latest: refused(stage).last().map(|(_, reason)| reason.clone()),
+            latest: refused(stage).next_back().map(|(_, reason)| reason.clone()),
             never_said_no: count == 0 && asked >= OFTEN,
         }
     };
