@@ -294,7 +294,14 @@ mod at_a_terminal {
         sync::{Arc, Mutex},
     };
 
-    use nix::pty::{Winsize, openpty};
+    use nix::{
+        pty::{Winsize, openpty},
+        sys::{
+            signal::{Signal, kill},
+            termios::{LocalFlags, tcgetattr},
+        },
+        unistd::Pid,
+    };
 
     use super::*;
 
@@ -347,14 +354,19 @@ mod at_a_terminal {
             self.keys.write_all(keys.as_bytes()).unwrap();
         }
 
+        /// Whether keys come line by line, as outside a program that takes each by itself.
+        fn gives_lines(&self) -> bool {
+            tcgetattr(&self.keys).unwrap().local_flags.contains(LocalFlags::ICANON)
+        }
+
         #[track_caller]
-        fn ends(mut self) {
+        fn ends(&mut self, code: i32) {
             let begin = Instant::now();
             while self.child.0.try_wait().unwrap().is_none() {
                 assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", self.shown.lock().unwrap());
                 thread::sleep(Duration::from_millis(5));
             }
-            assert_eq!(self.child.0.try_wait().unwrap().unwrap().code(), Some(0));
+            assert_eq!(self.child.0.try_wait().unwrap().unwrap().code(), Some(code));
         }
     }
 
@@ -383,7 +395,7 @@ mod at_a_terminal {
         terminal.until("trial 5, 3 of 3: ");
         terminal.press("q");
         terminal.until("3 decided, 2 open");
-        terminal.ends();
+        terminal.ends(0);
         assert_eq!(decisions(&toy), ["rejected".into(), "deferred".into(), Value::Null]);
         assert_eq!(board(&toy)[1]["note"], "too narrow,");
         // what was put off is asked for again, and the end of the walk ends it
@@ -392,8 +404,21 @@ mod at_a_terminal {
         assert!(!shown.contains("\u{1b}[32m") && !shown.contains("\u{1b}[7m"), "{shown:?}");
         terminal.press("aa");
         terminal.until("2 decided, 0 open");
-        terminal.ends();
+        terminal.ends(0);
         assert_eq!(decisions(&toy), ["rejected", "accepted", "accepted"]);
+    }
+
+    #[test]
+    fn one_that_is_told_to_end_gives_the_terminal_back() {
+        let toy = kept(Toy::new());
+        let mut terminal = Terminal::open(&toy, 60, false);
+        assert!(terminal.gives_lines());
+        terminal.until("trial 2, 1 of 3: ");
+        assert!(!terminal.gives_lines());
+        kill(Pid::from_raw(terminal.child.0.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        terminal.ends(128 + 15);
+        assert!(terminal.gives_lines());
+        assert_eq!(decisions(&toy), [Value::Null, Value::Null, Value::Null]);
     }
 
     #[test]
@@ -419,7 +444,7 @@ mod at_a_terminal {
         terminal.until("trial 3, 2 of 2: ");
         terminal.press("\u{3}");
         terminal.until("1 decided, 1 open");
-        terminal.ends();
+        terminal.ends(0);
         assert_eq!(decisions(&toy), ["accepted".into(), Value::Null]);
         assert!((6..12).contains(&pages), "{pages}");
     }

@@ -9,6 +9,7 @@ mod review;
 mod run;
 mod schedule;
 mod screen;
+mod tty;
 mod watch;
 
 use std::{

@@ -25,6 +25,7 @@ use serde_json::json;
 use crate::{
     args::{AcceptArgs, ReviewArgs},
     open, print,
+    tty::end_with_the_terminal_or_term,
 };
 
 /// Lists, shows or decides what the arguments name; without any, walks the keeps on a terminal.
@@ -98,6 +99,7 @@ struct Terminal {
 impl Terminal {
     fn enter() -> Result<Self> {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        end_with_the_terminal_or_term(|| drop(disable_raw_mode()))?;
         enable_raw_mode()?;
         Ok(Self { colour })
     }

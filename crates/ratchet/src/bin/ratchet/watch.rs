@@ -21,11 +21,9 @@ use ratchet::{
     lookout::{Lookout, no_terminal},
     state::Tag,
 };
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    io::Errno,
-};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+
+use crate::tty::end_with_the_terminal;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(500);
@@ -92,25 +90,6 @@ fn show(
             return Ok(());
         }
     }
-}
-
-/// Ends the program when the terminal is gone, a window that was closed for example: there is nothing left to give
-/// back, and who reads from it then reads nothing for ever.
-fn end_with_the_terminal() -> Result<()> {
-    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    let wait = move || {
-        let stdin = std::io::stdin();
-        loop {
-            let mut terminal = [PollFd::new(&stdin, PollFlags::empty())]; // these are told unasked
-            match poll(&mut terminal, None) {
-                Err(Errno::INTR) => {}
-                Ok(_) if !terminal[0].revents().intersects(gone) => {}
-                _ => std::process::exit(128 + SIGHUP),
-            }
-        }
-    };
-    std::thread::Builder::new().spawn(wait)?;
-    Ok(())
 }
 
 /// To the background, and back.
