@@ -1,6 +1,6 @@
 //! The morning: what a person reads after a night, gathered from the journal and the records beside it.
 //!
-//! [`View::night`] gathers, the crate `report` draws, [`write`] puts the files into a folder, and a [`Writer`] does so
+//! [`View::night`] gathers, the crate `report` draws, [`write()`] puts the files into a folder, and a [`Writer`] does so
 //! after every trial of a run. Reads only, and takes no lock. What an audit says stands here and nowhere else that a
 //! proposer or a judge could read.
 

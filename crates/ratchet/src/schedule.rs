@@ -1,7 +1,7 @@
 //! `ratchet schedule`: a night that begins by itself, by a systemd timer of the user's or by cron.
 //!
 //! What would be written is shown; only `--install` writes it, and only `--remove` takes it away. Every file and block
-//! begins with a [`Marker`]; what does not is somebody else's and is left alone.
+//! begins with a marker line; what does not is somebody else's and is left alone.
 
 mod cron;
 mod systemd;
