@@ -1,25 +1,11 @@
 //! A run keeps the machine awake, and nothing longer than the run does.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use crate::toy::{Toy, alive};
+use crate::toy::{Toy, alive, until};
 
 /// Says what it was asked, and holds as the real one does: until what it runs has nothing more to read.
 const INHIBIT: &str = "#!/bin/sh\necho \"$*\" >\"$HOME/asked\"\necho $$ >\"$HOME/pid\"\nexec cat\n";
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn toy(home: &Path) -> Toy {
     let program = home.join("systemd-inhibit");

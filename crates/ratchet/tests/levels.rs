@@ -54,13 +54,6 @@ fn proposal(request: &Request) -> Option<String> {
     Some(Scripted::new(&request.model).ask(&call).unwrap().text)
 }
 
-/// The journal's events of one kind.
-fn events(toy: &Toy, kind: &str) -> Vec<Value> {
-    let journal = toy.read(".ratchet/tags/bar/journal.jsonl");
-    let events = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    events.filter(|event| event["event"] == kind).collect()
-}
-
 /// The strings of a JSON array; of nothing, none.
 fn texts(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::toy::{Running, Toy};
+use crate::toy::{Running, Toy, until};
 
 /// A toy with three keeps beyond its baseline: trials 2, 4 and 5.
 pub(crate) fn kept(toy: Toy) -> Toy {
@@ -16,22 +16,6 @@ pub(crate) fn kept(toy: Toy) -> Toy {
         assert_eq!(toy.attempt(x)["status"], status);
     }
     toy
-}
-
-#[track_caller]
-fn until(toy: &Toy, running: &mut Running, holds: impl Fn(&Value) -> bool) {
-    let begin = Instant::now();
-    while !holds(&toy.status()) {
-        assert!(running.0.try_wait().unwrap().is_none(), "the run is over: {}", toy.status());
-        assert!(begin.elapsed() < Duration::from_secs(60), "{}", toy.status());
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn events(toy: &Toy, kind: &str) -> Vec<Value> {
-    let journal = toy.read(".ratchet/tags/bar/journal.jsonl");
-    let all = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    all.filter(|event| event["event"] == kind).collect()
 }
 
 /// Adds `nights` finished runs with one keep each to the journal, on consecutive days.
@@ -76,8 +60,8 @@ fn keeps_are_counted_until_somebody_decides_and_baselines_never() {
 #[test]
 fn a_run_waits_at_the_limit_and_goes_on_when_keeps_are_reviewed() {
     let toy = kept(Toy::and("[review]\nwarn = 2\nlimit = 2\n"));
-    let mut running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
-    until(&toy, &mut running, |status| status["paused"] == true);
+    let running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
+    until("it is paused", || toy.status()["paused"] == true);
     toy.exits(0, &["status"]).says(&["paused, pid", "3 keeps are unreviewed, and the limit is 2"]);
     toy.exits(0, &["review", "5", "--accept"]);
     assert_eq!(toy.status()["paused"], true, "two are two");
@@ -86,24 +70,24 @@ fn a_run_waits_at_the_limit_and_goes_on_when_keeps_are_reviewed() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("waits:").count(), 1, "{}", ran.stderr);
     ran.says(&["note: 3 keeps are unreviewed", "`ratchet review` walks them", "`ratchet resume`"]);
-    let why: Vec<Value> = events(&toy, "paused").iter().map(|event| event["why"].clone()).collect();
+    let why: Vec<Value> = toy.events("paused").iter().map(|event| event["why"].clone()).collect();
     assert_eq!(why, ["3 keeps are unreviewed, and the limit is 2"]);
-    assert_eq!(events(&toy, "resumed").len(), 1);
+    assert_eq!(toy.events("resumed").len(), 1);
 }
 
 #[test]
 fn resume_lets_one_run_go_on_unreviewed_and_the_next_one_waits_again() {
     let toy = kept(Toy::and("[review]\nlimit = 1\n"));
     for _ in 0..2 {
-        let mut running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
-        until(&toy, &mut running, |status| status["paused"] == true);
+        let running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
+        until("it is paused", || toy.status()["paused"] == true);
         toy.exits(0, &["resume"]).says(&["still to be reviewed"]);
         let ran = running.ended("the run that waited");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         ran.says(&["goes on", "the next run will wait"]);
     }
-    let mut running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
-    until(&toy, &mut running, |status| status["paused"] == true);
+    let running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
+    until("it is paused", || toy.status()["paused"] == true);
     toy.exits(0, &["stop"]);
     assert_eq!(running.ended("the stopped run").code, Some(0));
 }
@@ -116,8 +100,8 @@ fn three_nights_without_a_review_hold_the_fourth_and_two_do_not() {
     assert!(!ran.stderr.contains("waits:"), "{}", ran.stderr);
     let toy = kept(Toy::and("[review]\nwarn = 3\n"));
     nights(&toy, 3);
-    let mut running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
-    until(&toy, &mut running, |status| status["paused"] == true);
+    let running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
+    until("it is paused", || toy.status()["paused"] == true);
     toy.exits(0, &["status"]).says(&["3 keeps of 3 nights in a row are unreviewed"]);
     toy.exits(0, &["review", "4", "--reject"]);
     running.ended("the run that waited").says(&["goes on"]);

@@ -59,14 +59,6 @@ fn mechanism(toy: &Toy, id: &str) -> Value {
     all.as_array().unwrap().iter().find(|entry| entry["id"] == id).cloned().unwrap_or(Value::Null)
 }
 
-/// The journal's records of this kind.
-fn events(toy: &Toy, kind: &str) -> Vec<Value> {
-    let tag = toy.read(".ratchet/current");
-    let journal = toy.read(&format!(".ratchet/tags/{}/journal.jsonl", tag.trim()));
-    let all = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    all.filter(|event| event["event"] == kind).collect()
-}
-
 #[test]
 fn whatever_a_mechanism_does_wrong_ends_it_and_the_trials_go_on() {
     // the language's own limits are tested where it lives; here each reaches the loop, by each hook
@@ -110,7 +102,7 @@ fn whatever_a_mechanism_does_wrong_ends_it_and_the_trials_go_on() {
         assert!(reason.lines().count() == 1 && reason.len() < 400, "{id}: {reason}");
     }
     // once, and never again
-    let closed = events(&toy, "closed");
+    let closed = toy.events("closed");
     let uses = closed.iter().flat_map(|event| event["uses"].as_array().unwrap());
     let failed: Vec<&str> =
         uses.filter(|used| used["fault"].is_string()).map(|used| used["id"].as_str().unwrap()).collect();
@@ -138,7 +130,7 @@ fn a_suggestion_becomes_a_trial_and_is_counted_only_where_it_was_used() {
     );
     let off = entry["off"].as_u64().unwrap();
     assert!(off > 0 && entry["on"].as_u64().unwrap() + off == 8, "{entry}");
-    for closed in events(&toy, "closed") {
+    for closed in toy.events("closed") {
         for used in closed["uses"].as_array().unwrap() {
             assert!(used["on"] == true || used["calls"].is_null(), "what is off is not called: {used}");
         }
@@ -169,7 +161,7 @@ fn guidance_reaches_the_prompt_as_a_quotation_and_the_record_as_a_snapshot() {
     toy.exits(0, &["run", "--trials", "6", "--tag", "t"]);
     let prompts = toy.read("prompts.txt");
     let given: Vec<Value> =
-        events(&toy, "closed").iter().map(|event| event["demand"]["guidance"].clone()).collect();
+        toy.events("closed").iter().map(|event| event["demand"]["guidance"].clone()).collect();
     let told = given.iter().filter(|guidance| guidance.is_array()).count();
     assert!(told > 0 && told < 5, "on for some, off for others: {given:?}");
     assert_eq!(prompts.matches("> n is ").count(), told);
@@ -185,9 +177,9 @@ fn a_mechanism_refuses_three_in_a_row_at_most() {
     toy.exits(0, &["run", "--trials", "4", "--tag", "t"]);
     let rows = toy.rows();
     assert_eq!(rows.len(), 4);
-    let refused = events(&toy, "no_proposal");
+    let refused = toy.events("no_proposal");
     assert!(refused.iter().all(|event| event["kind"] == "steered"), "{refused:?}");
-    let on = events(&toy, "closed").iter().filter(|event| event["uses"][0]["on"] == true).count();
+    let on = toy.events("closed").iter().filter(|event| event["uses"][0]["on"] == true).count();
     assert_eq!(refused.len(), 3 * on, "three before each trial that it was on for");
     assert_eq!(mechanism(&toy, "no")["acted"]["veto"], refused.len());
     assert_eq!(toy.status()["vetoes"], 0, "these are the reviewer's");
@@ -198,7 +190,7 @@ fn level_1_calls_nobody() {
     let toy = with(&[("two", "fn suggest(knobs, trace) { #{ name: \"y\", to: 2, why: \"w\" } }")]);
     toy.exits(0, &["run", "--trials", "4", "--tag", "t", "--levels", "1"]);
     assert_eq!(mechanism(&toy, "two")["standing"], Value::Null);
-    assert!(events(&toy, "mechanism").is_empty() && events(&toy, "cycle").is_empty());
+    assert!(toy.events("mechanism").is_empty() && toy.events("cycle").is_empty());
 }
 
 #[test]
@@ -296,9 +288,9 @@ fn guidance_that_leaves_a_proposer_nothing_is_left_out_after_three_proposals_in_
     toy.commit("an obedient agent");
     toy.exits(0, &["run", "--trials", "6", "--tag", "t"]);
     assert_eq!(toy.rows().len(), 6, "the night goes on");
-    let on = events(&toy, "closed").iter().filter(|event| event["uses"][0]["on"] == true).count();
+    let on = toy.events("closed").iter().filter(|event| event["uses"][0]["on"] == true).count();
     assert!(on > 0);
-    assert_eq!(events(&toy, "no_proposal").len(), 3 * on);
+    assert_eq!(toy.events("no_proposal").len(), 3 * on);
 }
 
 #[test]
@@ -333,7 +325,7 @@ fn a_night_in_parts_is_the_night_in_one_piece() {
         parts.exits(0, &["run", "--trials", part, "--tag", "t"]);
     }
     let told = |toy: &Toy| -> Vec<Value> {
-        let closed = events(toy, "closed");
+        let closed = toy.events("closed");
         closed.iter().map(|event| json!([event["proposal"], event["value"], event["uses"]])).collect()
     };
     assert_eq!(told(&whole), told(&parts));
@@ -346,7 +338,7 @@ fn a_night_with_mechanisms_is_played_back_without_them() {
         ("two", "fn suggest(knobs, trace) { #{ name: \"y\", at: uniform(trace.seed, \"y\"), why: \"w\" } }"),
     ]);
     toy.exits(0, &["run", "--trials", "8", "--tag", "t"]);
-    assert!(!events(&toy, "no_proposal").is_empty());
+    assert!(!toy.events("no_proposal").is_empty());
     let night = toy.path("../night.jsonl").display().to_string();
     toy.exits(0, &["record", &night]);
     let ran = toy.exits(0, &["run", "--proposer", "replay", "--night", &night, "--tag", "again"]);
@@ -364,7 +356,7 @@ fn what_is_made_ahead_is_made_with_mechanisms_too() {
     toy.write("ratchet.toml", &task);
     toy.commit("lookahead");
     toy.exits(0, &["run", "--trials", "9", "--tag", "t"]);
-    let closed = events(&toy, "closed");
+    let closed = toy.events("closed");
     let ahead = closed.iter().filter(|event| event["ahead"] == true);
     let used: Vec<&Value> =
         ahead.flat_map(|event| event["uses"].as_array().unwrap()).filter(|used| used["on"] == true).collect();

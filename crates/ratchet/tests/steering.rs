@@ -1,14 +1,11 @@
 //! Steering from outside: a run that is paused, resumed and stopped from another terminal; hints; a draft for
 //! `program.md`.
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::toy::{Toy, alive};
+use crate::toy::{Toy, alive, until};
 
 /// Scores (x − 3)² + 1; waits at the gate while `shut` is there.
 const SCORE: &str = r#"if [ -e "$1/shut" ]; then
@@ -47,21 +44,6 @@ fn free(toy: &Toy) {
     toy.open_the_gate();
 }
 
-#[track_caller]
-fn until(toy: &Toy, holds: impl Fn(&Value) -> bool) {
-    let begin = Instant::now();
-    while !holds(&toy.status()) {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{}", toy.status());
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn events(toy: &Toy, kind: &str) -> Vec<Value> {
-    let journal = toy.read(".ratchet/tags/bar/journal.jsonl");
-    let all = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    all.filter(|event| event["event"] == kind).collect()
-}
-
 #[test]
 fn a_pause_begins_after_the_trial_and_ends_with_resume() {
     let toy = gated(Toy::new());
@@ -70,14 +52,14 @@ fn a_pause_begins_after_the_trial_and_ends_with_resume() {
     assert_eq!(toy.status()["paused"], false);
     toy.exits(0, &["status"]).says(&["it pauses after its trial"]);
     free(&toy);
-    until(&toy, |status| status["paused"] == true);
+    until("paused", || toy.status()["paused"] == true);
     assert_eq!(toy.rows().len(), 1);
     toy.exits(0, &["status"]).says(&["paused, pid"]);
     toy.exits(0, &["resume"]);
     let ran = running.ended("the resumed run");
     assert_eq!((ran.code, toy.rows().len()), (Some(0), 3), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("paused:").count(), 1, "{}", ran.stderr);
-    assert_eq!((events(&toy, "paused").len(), events(&toy, "resumed").len()), (1, 1));
+    assert_eq!((toy.events("paused").len(), toy.events("resumed").len()), (1, 1));
     assert_eq!(toy.status()["paused"], false);
 }
 
@@ -92,7 +74,7 @@ fn stop_ends_a_run_after_its_trial_and_says_so() {
     assert_eq!((ran.code, toy.rows().len()), (Some(0), 1), "{}", ran.stderr);
     ran.says(&["ended: stopped by `ratchet stop`"]);
     toy.exits(0, &["status"]).says(&["the last run ended: stopped by `ratchet stop`"]);
-    assert_eq!(events(&toy, "run_ended")[0]["reason"], "stopped by `ratchet stop`");
+    assert_eq!(toy.events("run_ended")[0]["reason"], "stopped by `ratchet stop`");
     toy.exits(0, &["run", "--trials", "1"]); // the wish was that run's
     assert_eq!(toy.rows().len(), 2);
 }
@@ -106,7 +88,7 @@ fn stop_while_a_proposal_is_made_begins_no_further_trial() {
     let root = toy.root().to_str().unwrap().to_owned();
     let toy = toy.env("AGENT_DIR", &root);
     let running = toy.at_the_gate(&["run", "--trials", "3", "--tag", "bar"]);
-    until(&toy, |status| status["trials"] == 1);
+    until("trials", || toy.status()["trials"] == 1);
     toy.exits(0, &["stop"]);
     toy.open_the_gate();
     let ran = running.ended("the stopped run");
@@ -136,10 +118,10 @@ fn a_paused_run_can_be_stopped() {
     let running = toy.at_the_gate(&["run", "--trials", "3", "--tag", "bar"]);
     toy.exits(0, &["pause"]);
     free(&toy);
-    until(&toy, |status| status["paused"] == true);
+    until("paused", || toy.status()["paused"] == true);
     toy.exits(0, &["stop"]);
     running.ended("the stopped run").says(&["stopped by `ratchet stop`"]);
-    assert_eq!((events(&toy, "resumed").len(), toy.rows().len()), (1, 1));
+    assert_eq!((toy.events("resumed").len(), toy.rows().len()), (1, 1));
 }
 
 #[test]
@@ -184,7 +166,7 @@ fn hints_are_taken_up_in_order_each_by_one_trial_that_bears_it() {
     assert_eq!(toy.status()["hints"], 2);
     toy.exits(0, &["run", "--trials", "4"]);
     let hints: Vec<Value> =
-        events(&toy, "closed").iter().map(|event| event["demand"]["hint"].clone()).collect();
+        toy.events("closed").iter().map(|event| event["demand"]["hint"].clone()).collect();
     assert_eq!(json!(hints), json!([null, "a first idea", "a second idea", null]));
     toy.exits(0, &["show", "2"]).says(&["hint         a first idea"]);
     toy.exits(0, &["hint"]).says(&["no hints are waiting"]);
@@ -208,7 +190,7 @@ fn a_hint_survives_a_proposal_that_comes_to_nothing_and_a_killed_trial() {
     toy.exits(0, &["hint", "an idea"]);
     toy.write("shut", "");
     let mut running = toy.at_the_gate(&["run", "--trials", "1"]);
-    assert_eq!(events(&toy, "no_proposal").len(), 1, "the first came to nothing");
+    assert_eq!(toy.events("no_proposal").len(), 1, "the first came to nothing");
     assert_eq!(toy.status()["hints"], 0, "the trial that runs has it");
     running.0.kill().unwrap();
     running.0.wait().unwrap();
@@ -216,7 +198,7 @@ fn a_hint_survives_a_proposal_that_comes_to_nothing_and_a_killed_trial() {
     free(&toy);
     toy.exits(0, &["run", "--trials", "2"]);
     let hints: Vec<Value> =
-        events(&toy, "closed").iter().map(|event| event["demand"]["hint"].clone()).collect();
+        toy.events("closed").iter().map(|event| event["demand"]["hint"].clone()).collect();
     assert_eq!(json!(hints), json!([null, "an idea", null]));
 }
 
@@ -242,7 +224,7 @@ fn an_edited_program_is_the_next_proposals_and_each_trial_bears_its_version() {
     toy.write("program.md", "Structural share: lots\n");
     let ran = toy.exits(0, &["run", "--trials", "2"]);
     assert_eq!(ran.stderr.matches("program.md, line 1").count(), 1, "noted once: {}", ran.stderr);
-    let closed = events(&toy, "closed");
+    let closed = toy.events("closed");
     let version = |i: usize| closed[i]["program"].as_str().unwrap().to_owned();
     assert_eq!(version(2), version(3));
     assert_ne!(version(1), version(2));

@@ -226,6 +226,14 @@ impl Toy {
         self.exits(0, &["status", "--json"]).json()
     }
 
+    /// The events of a kind in the journal of the current tag.
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
+        let journal =
+            self.read(&format!(".ratchet/tags/{}/journal.jsonl", self.read(".ratchet/current").trim()));
+        let all = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        all.filter(|event| event["event"] == kind).collect()
+    }
+
     /// The rows of `results.tsv` by column name, checked to be of equal width.
     #[track_caller]
     pub(crate) fn rows(&self) -> Vec<BTreeMap<String, String>> {
@@ -359,6 +367,16 @@ impl Ran {
         assert!(missing.is_empty(), "{missing:?} was not said: {}{}", self.stderr, self.stdout);
         assert!(!self.stderr.contains("panicked at"), "{}", self.stderr);
         self
+    }
+}
+
+/// Waits until something holds; fails when it takes longer than anything here does.
+#[track_caller]
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

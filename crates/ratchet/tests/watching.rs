@@ -11,7 +11,7 @@ use std::{
 use ratchet::{live, progress::Phase, state::State};
 use serde_json::{Value, json};
 
-use crate::toy::{Toy, alive};
+use crate::toy::{Toy, alive, until};
 
 /// Longer than anything here takes, on a machine with other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,15 +33,6 @@ fn training() -> Toy {
     toy.write(".gitignore", ".ratchet/\nstarted\nopen-*\n");
     toy.commit("it trains");
     toy
-}
-
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

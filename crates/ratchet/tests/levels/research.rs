@@ -15,7 +15,7 @@ use llm::{Call, Model, Recorded};
 use serde_json::Value;
 use standin::{Fault, Reply, Request, Server};
 
-use super::{KEY, events, proposal, sim, texts};
+use super::{KEY, proposal, sim, texts};
 use crate::toy::Toy;
 
 /// Trials after which a mechanism has been judged for the last time: 16 blocks of four since it came in, at trial 16.
@@ -54,7 +54,7 @@ fn server(asked: Arc<Mutex<Vec<Request>>>) -> Server {
 
 /// What became of mechanism 001, in order.
 fn standings(toy: &Toy) -> Vec<String> {
-    let changes = events(toy, "mechanism");
+    let changes = toy.events("mechanism");
     let own = changes.iter().filter(|change| change["id"] == "001");
     own.map(|change| change["to"].as_str().unwrap().to_owned()).collect()
 }
@@ -77,7 +77,7 @@ fn a_recorded_session_writes_a_mechanism_that_is_validated_tried_measured_and_ju
     }
 
     // the session: one script refused, the next one used
-    let session = &events(&toy, "session")[0]["end"];
+    let session = &toy.events("session")[0]["end"];
     assert_eq!((&session["outcome"], &session["name"]), (&"mechanism".into(), &"reflection".into()));
     assert_eq!(texts(&session["hooks"]), ["guide", "suggest"]);
     assert_eq!(session["chosen"], 1);
@@ -109,13 +109,13 @@ fn a_recorded_session_writes_a_mechanism_that_is_validated_tried_measured_and_ju
     assert!(["adopted", "retired"].contains(&standings[1].as_str()), "{standings:?}");
 
     // on and off were interleaved, off was never called, and what is listed is what the journal adds up to
-    let trials = events(&toy, "closed");
+    let trials = toy.events("closed");
     let measured: Vec<&Value> = trials.iter().filter_map(uses).collect();
     for block in measured.chunks_exact(4).take(4) {
         assert_eq!(block.iter().filter(|used| used["on"] == true).count(), 2, "{block:?}");
     }
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-    for used in trials.iter().chain(&events(&toy, "no_proposal")).filter_map(uses) {
+    for used in trials.iter().chain(&toy.events("no_proposal")).filter_map(uses) {
         assert!(used["on"] == true || used["calls"].is_null(), "{used}");
         assert!(used["fault"].is_null(), "{used}");
         for (hook, times) in used["calls"].as_object().into_iter().flatten() {
@@ -150,7 +150,7 @@ fn a_recorded_session_writes_a_mechanism_that_is_validated_tried_measured_and_ju
     );
 
     // later sessions select none, and nothing is there then
-    for later in &events(&toy, "session")[1..] {
+    for later in &toy.events("session")[1..] {
         let (id, outcome) = (later["end"]["id"].as_str().unwrap(), &later["end"]["outcome"]);
         assert!(["none_selected", "failed"].contains(&outcome.as_str().unwrap()), "{later}");
         assert!(!toy.path(&format!(".ratchet/mechanisms/{id}/mechanism.rhai")).exists());

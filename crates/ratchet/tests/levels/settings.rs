@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use standin::{Reply, Server};
 
-use super::{events, proposal, sim, texts};
+use super::{proposal, sim, texts};
 
 const FROZEN: [&str; 5] = ["STEP_TOKENS", "MICRO_ROWS", "ASPECT", "BETA2", "FINAL_LR"];
 
@@ -46,7 +46,7 @@ fn what_a_cycle_sets_is_shown_held_to_and_ends_when_it_should() {
     toy.exits(0, &["run", "--trials", "11", "--tag", "bar"]);
 
     // cycles after the trials 2, 4, 6, 8 and 10
-    let cycles: Vec<Value> = events(&toy, "cycle").into_iter().map(|event| event["end"].clone()).collect();
+    let cycles: Vec<Value> = toy.events("cycle").into_iter().map(|event| event["end"].clone()).collect();
     assert_eq!(cycles.len(), 5);
     assert_eq!(
         texts(&cycles[0]["guards"]),
@@ -62,7 +62,7 @@ fn what_a_cycle_sets_is_shown_held_to_and_ends_when_it_should() {
         assert_eq!(stored["settings"], cycle["settings"], "{number}: as it was then, not as it is now");
     }
 
-    for trial in events(&toy, "closed") {
+    for trial in toy.events("closed") {
         let (number, demand) = (trial["trial"].as_u64().unwrap(), &trial["demand"]);
         let mut frozen = texts(&demand["frozen"]);
         frozen.sort_unstable();
