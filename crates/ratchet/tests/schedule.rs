@@ -23,9 +23,10 @@ impl Place {
             fs::write(&path, script).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let path = format!("{}:{}", home.path().display(), std::env::var("PATH").unwrap());
+        // a test's own paths, which cargo sets, are longer than a line of a crontab may be
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", home.path().display());
         let toy = Toy::new().env("HOME", home.path().to_str().unwrap()).env("PATH", &path);
-        Self { toy: toy.env("XDG_CONFIG_HOME", ""), home }
+        Self { toy: toy.env("LD_LIBRARY_PATH", "").env("XDG_CONFIG_HOME", ""), home }
     }
 
     fn with_systemd() -> Self {

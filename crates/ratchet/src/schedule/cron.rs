@@ -23,7 +23,7 @@ pub(super) fn block(plan: &Plan) -> Result<String> {
             "a crontab's command may have {LONGEST} bytes, and this one has {}",
             command.len()
         ))
-        .hint("shorten PATH for this command"));
+        .hint("shorten PATH and LD_LIBRARY_PATH for this command"));
     }
     Ok(format!(
         "{}\n{} {} * * * {command}\n# a restart within the night: it goes on\n@reboot {command}\n{}\n",
