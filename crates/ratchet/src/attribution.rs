@@ -5,7 +5,9 @@
 //! the tokens, so that a faster candidate is compared before its own last decay: the share of throughput is
 //! rather too large than too small.
 
-use std::{fs, path::Path};
+use std::path::Path;
+
+use crate::plain_file;
 
 /// Steps of a curve that are read at most.
 const MOST_STEPS: usize = 1 << 20;
@@ -30,7 +32,7 @@ impl Curve {
 
     /// The `steps.csv` of a trial's folder; `None` where there is none, or no such table.
     pub fn read(trial: &Path) -> Option<Self> {
-        let text = fs::read(trial.join("steps.csv")).ok()?;
+        let text = plain_file::read(&trial.join("steps.csv")).ok()?;
         let mut table = csv::Reader::from_reader(text.as_slice());
         let column = |name: &str, head: &csv::StringRecord| head.iter().position(|column| column == name);
         let head = table.headers().ok()?.clone();
@@ -104,6 +106,8 @@ impl std::fmt::Display for Attribution {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Oracle of all tests: curves whose law is known, loss = scale · tokens^-0.1.

@@ -291,8 +291,17 @@ pub fn at_home(path: &str) -> PathBuf {
     }
 }
 
+/// The home directory, which the password file knows where HOME does not say it.
 fn home() -> Option<PathBuf> {
-    std::env::var_os("HOME").map(PathBuf::from)
+    std::env::home_dir().filter(|home| home.is_absolute())
+}
+
+/// Folders that are never an installation, whatever HOME says: all of the system, and homes.
+fn is_everybodys(prefix: &Path) -> bool {
+    let homes = ["/home", "/Users", "/var/home"].map(Path::new);
+    prefix.parent().is_none_or(|parent| homes.contains(&parent))
+        || homes.contains(&prefix)
+        || prefix == Path::new("/root")
 }
 
 /// Keeps out of every grant what is not to be seen, should it lie inside a folder of the system; grants what the
@@ -343,7 +352,7 @@ fn programs(policy: &mut Policy, program: Option<&str>) {
         // `…/bin` belongs to an installation beside it, but not all of `~` or `~/.local` is one
         let prefix = folder.parent().filter(|prefix| {
             let personal = home().is_some_and(|home| home.starts_with(prefix) || prefix.ends_with(".local"));
-            folder.ends_with("bin") && !personal
+            folder.ends_with("bin") && !personal && !is_everybodys(prefix)
         });
         policy.grant(Access::Run, prefix.unwrap_or(&folder));
     }

@@ -1,6 +1,8 @@
 //! What the choice of exam rows leaves of uncertainty: two models on the same rows, compared row by row.
 
-use std::{f64::consts::LN_2, fs, path::Path};
+use std::{f64::consts::LN_2, path::Path};
+
+use crate::plain_file;
 
 /// Standard error of the difference of two models in bits per byte, had other rows of the same text been
 /// drawn. candidate, champion: (rows) nats; bytes: (rows) of their targets.
@@ -24,7 +26,7 @@ pub fn standard_error(candidate: &[f32], champion: &[f32], bytes: &[u64]) -> Opt
 
 /// The nats of each row as a trial's `rows.f32` holds them; `None` where there are none.
 pub fn read(trial: &Path) -> Option<Vec<f32>> {
-    let bytes = fs::read(trial.join("rows.f32")).ok()?;
+    let bytes = plain_file::read(&trial.join("rows.f32")).ok()?;
     let (whole, rest) = bytes.as_chunks::<4>();
     rest.is_empty().then(|| whole.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect())
 }

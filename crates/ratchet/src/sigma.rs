@@ -3,7 +3,7 @@
 //! `.ratchet/noise.json` holds, for each combination of metric, profile, device and commands, what each tag
 //! has measured. A tag writes its own entry only, so that nothing is counted twice.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
 use prepare::profile::Profile;
 use sha2::{Digest, Sha256};
@@ -16,6 +16,7 @@ use crate::{
     measure::Failure,
     night::Playback,
     noise::{Noise, Replicates, Runs, Spread},
+    plain_file,
     progress::{Observer, Progress},
     session::Session,
     state::State,
@@ -176,7 +177,7 @@ impl KnownNoise<'_> {
 
     /// What is kept; nothing where the file is missing or damaged, since it can be measured again.
     fn kept(&self) -> Kept {
-        fs::read(spreads(self.state))
+        plain_file::read(&spreads(self.state))
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default()

@@ -45,6 +45,12 @@ fn doctor_tries_what_a_trial_would_and_finds_nothing_within_reach() {
     toy.exits(0, &["run", "--trials", "1", "--tag", "bar"]);
     let denied = ["denied: read .git, read .ratchet, read the parent's environment, write ratchet.toml"];
     toy.exits(0, &["doctor"]).says(&denied).says(&["read the home directory, read what is hidden\n"]);
+    // a home that nobody names opens nothing; `/bin` on the path does not stand for all of `/`
+    for home in ["", "somewhere"] {
+        let toy = toy.copy().env("HOME", home);
+        let ran = toy.ratchet(&["doctor"]);
+        ran.says(&denied);
+    }
 }
 
 #[test]

@@ -44,8 +44,11 @@ fn a_report_of_nothing_of_crashes_and_of_a_baseline_alone_renders() {
     toy.exits(2, &["report", "--tag", "other"]).says(&["no tag other"]);
     toy.exits(2, &["report", "--out", "score.sh"]).says(&["score.sh"]);
     assert!(toy.read("score.sh").starts_with("x=$("), "a user's file stays what it is");
+    toy.write("mine/results.json", "{}");
+    toy.exits(2, &["report", "--out", "mine"]).says(&["results.json", "no report's"]);
+    assert_eq!(toy.read("mine/results.json"), "{}");
     let toy = toy.init();
-    toy.exits(0, &["report", "--out", "here"]);
+    toy.exits(0, &["report", "--out", "here"]); // there is one of ours
     assert_eq!(results(&toy, "here")["headline"]["trials"], 0);
     let crashing = Toy::new();
     crashing.set("crash");
@@ -93,6 +96,25 @@ fn gates_count_what_they_refused_and_briefs_what_came_of_them() {
     assert_eq!(gate("verdict")["refused"], 0);
     let read: Vec<_> = night["to_read"].as_array().unwrap().iter().map(|r| r["trial"].clone()).collect();
     assert_eq!(read, [2, 3]);
+}
+
+#[test]
+fn pipes_in_the_place_of_records_hold_nobody_up() {
+    let toy = Toy::new().init();
+    toy.attempt("6");
+    let trial = toy.path(&format!(".ratchet/tags/{}/trials/0002", toy.status()["tag"].as_str().unwrap()));
+    for place in
+        ["steps.csv", "diff.patch", "run.log", "rows.f32", "verdict.json"].map(|name| trial.join(name))
+    {
+        let _ = fs::remove_file(&place);
+        assert!(std::process::Command::new("mkfifo").arg(&place).status().unwrap().success());
+    }
+    assert!(
+        std::process::Command::new("mkfifo").arg(toy.path(".ratchet/noise.json")).status().unwrap().success()
+    );
+    for args in [&["report"][..], &["show", "2"], &["status"], &["review", "2"], &["run", "--trials", "1"]] {
+        toy.exits(0, args);
+    }
 }
 
 #[test]

@@ -123,9 +123,19 @@ fn a_first_night_is_never_held_however_much_it_keeps() {
 }
 
 #[test]
-fn damaged_reviews_stop_no_night() {
+fn damaged_reviews_lift_no_limit_that_a_person_set_and_stop_no_other_night() {
+    let damage = |toy: &Toy| fs::write(toy.path(".ratchet/tags/bar/reviews.jsonl"), "nonsense\n").unwrap();
     let toy = kept(Toy::and("[review]\nlimit = 1\n"));
-    fs::write(toy.path(".ratchet/tags/bar/reviews.jsonl"), "nonsense\n").unwrap();
+    damage(&toy);
+    let running = Running(toy.command(&["run", "--trials", "1"]).spawn().unwrap());
+    until("it is paused", || toy.status()["paused"] == true);
+    toy.exits(0, &["stop"]);
+    let ran = running.ended("the run that waited");
+    assert!(ran.stderr.contains("line 1 of the reviews"), "{}", ran.stderr);
+
+    let toy = kept(Toy::and("[review]\nwarn = 3\n"));
+    nights(&toy, 3);
+    damage(&toy);
     toy.exits(0, &["run", "--trials", "1"]).says(&["goes on without asking", "line 1 of the reviews"]);
 }
 

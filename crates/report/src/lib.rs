@@ -16,7 +16,7 @@ mod scale;
 mod text;
 
 pub use night::Night;
-pub use page::html;
+pub use page::{MARK, html};
 pub use png::{PngError, progress_png};
 
 /// `progress.svg`: a drawing that stands alone, for a README; light and dark, no scripts, no links.

@@ -25,6 +25,9 @@ use crate::{Night, palette, text};
 /// Colours code when a diff is opened, see `vendor/README.md`; then our own part.
 const SCRIPT: &str = concat!(include_str!("../vendor/highlight.min.js"), include_str!("page.js"));
 
+/// What tells a page of ours from anything else.
+pub const MARK: &str = r#"<meta name="generator" content="ratchet report">"#;
+
 /// What all parts of a page need.
 struct Page<'a> {
     night: &'a Night,
@@ -50,6 +53,7 @@ pub fn html(night: &Night) -> String {
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="referrer" content="no-referrer";
+                (PreEscaped(MARK))
                 title { (title) }
                 style { (PreEscaped(&style)) }
             }

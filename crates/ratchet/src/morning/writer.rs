@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     error::{Doing, Error, Result},
+    plain_file,
     progress::{Observer, Progress},
     show::View,
     state::Tag,
@@ -41,6 +42,9 @@ pub fn write(view: &View, out: Option<&Path>) -> Result<Written> {
                 .hint("`ratchet run` starts one"));
         }
     };
+    if out.is_some() {
+        check_ours(&folder)?;
+    }
     let night = view.night()?;
     fs::create_dir_all(&folder).map_err(|error| {
         Error::usage("not a folder that a report could be written to").at(&folder).because(error)
@@ -59,6 +63,19 @@ pub fn write(view: &View, out: Option<&Path>) -> Result<Written> {
         written.inspect_err(|_| drop(fs::remove_file(&via))).doing("write", &path)?;
     }
     Ok(Written { page: folder.join(FILES[0]) })
+}
+
+/// Refuses a folder that a person named and that holds files of these names which are no earlier report's.
+fn check_ours(folder: &Path) -> Result<()> {
+    let there = |name: &&&str| fs::symlink_metadata(folder.join(name)).is_ok();
+    let Some(found) = FILES.iter().find(there) else { return Ok(()) };
+    let page = plain_file::read_to_string(&folder.join(FILES[0])).unwrap_or_default();
+    if page.contains(report::MARK) {
+        return Ok(());
+    }
+    Err(Error::usage("stands there, and is no report's")
+        .at(folder.join(found))
+        .hint("name another folder with --out, or move the file"))
 }
 
 /// Follows a run, and rewrites its report after every trial.

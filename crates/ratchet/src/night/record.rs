@@ -148,7 +148,7 @@ impl Tape<'_> {
             mfu_percent: record.mfu_percent,
             sampling: record.verdict.sampling,
             crash,
-            verdict: fs::read_to_string(&verdict).doing("read", &verdict)?,
+            verdict: plain_file::read_to_string(&verdict).doing("read", &verdict)?,
         })
     }
 

@@ -58,9 +58,14 @@ impl Limit {
         match self.section.limit {
             Some(0) => Ok(None),
             Some(limit) => {
-                let unreviewed = self.unreviewed(history)?;
+                // what cannot be read was not reviewed: a limit that a person has set is not lifted by damage
+                let (unreviewed, wrong) = match self.unreviewed(history) {
+                    Ok(unreviewed) => (unreviewed, String::new()),
+                    Err(error) => (keeps(history).count(), format!("; {error}")),
+                };
                 let reached = unreviewed as u64 >= limit;
-                Ok(reached.then(|| format!("{} unreviewed, and the limit is {limit}", are(unreviewed))))
+                let why = || format!("{} unreviewed, and the limit is {limit}{wrong}", are(unreviewed));
+                Ok(reached.then(why))
             }
             None => self.row(),
         }
