@@ -386,6 +386,7 @@ pub struct Follower {
     history: History,
     /// Bytes of whole lines that were read, and the file they were in.
     read: u64,
+    lines: usize,
     inode: u64,
 }
 
@@ -408,8 +409,9 @@ impl Follower {
         let mut text = Vec::new();
         file.seek(SeekFrom::Start(self.read)).doing("read the journal", path)?;
         file.read_to_end(&mut text).doing("read the journal", path)?;
-        let (events, whole) = parse(&text, path)?;
+        let (events, whole) = parse(&text, self.lines, path)?;
         let grew = !events.is_empty();
+        self.lines += events.len();
         events.into_iter().for_each(|event| self.history.apply(event));
         self.read += whole as u64;
         Ok(grew)
@@ -423,7 +425,7 @@ pub fn read(path: &Path) -> Result<History> {
 
 /// Reads what a journal holds, event by event, changing nothing.
 pub fn events(path: &Path) -> Result<Vec<Event>> {
-    parse(&bytes_of(path)?, path).map(|(events, _)| events)
+    parse(&bytes_of(path)?, 0, path).map(|(events, _)| events)
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>> {
@@ -432,7 +434,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>> {
 
 /// The history, and the length of the whole lines.
 fn replay(text: &[u8], path: &Path) -> Result<(History, usize)> {
-    let (events, whole) = parse(text, path)?;
+    let (events, whole) = parse(text, 0, path)?;
     let mut history = History::default();
     events.into_iter().for_each(|event| history.apply(event));
     if history.init().is_none() {
@@ -441,8 +443,8 @@ fn replay(text: &[u8], path: &Path) -> Result<(History, usize)> {
     Ok((history, whole))
 }
 
-/// The events, and the length of the whole lines.
-fn parse(text: &[u8], path: &Path) -> Result<(Vec<Event>, usize)> {
+/// The events, and the length of the whole lines; `before` lines of the journal lie before these.
+fn parse(text: &[u8], before: usize, path: &Path) -> Result<(Vec<Event>, usize)> {
     let mut events = Vec::new();
     let mut whole = 0;
     for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -450,7 +452,7 @@ fn parse(text: &[u8], path: &Path) -> Result<(Vec<Event>, usize)> {
             break;
         }
         let damaged = |error: serde_json::Error| {
-            Error::internal(format!("line {} of the journal is damaged", number + 1))
+            Error::internal(format!("line {} of the journal is damaged", before + number + 1))
                 .at(path)
                 .because(error)
                 .hint("restore the file, or start afresh with --tag")
@@ -594,6 +596,11 @@ pub(crate) mod tests {
             journal.append(closed(trial, Status::Discard, Some(1.0))).unwrap();
             assert!(follower.catch_up(&path).unwrap() && !follower.catch_up(&path).unwrap());
             assert_eq!(follower.history().trials(), read(&path).unwrap().trials());
+            let whole = std::fs::read(&path).unwrap();
+            std::fs::write(&path, [&whole[..], b"nonsense\n"].concat()).unwrap();
+            let damage = read(&path).unwrap_err().to_string();
+            assert_eq!(follower.catch_up(&path).unwrap_err().to_string(), damage);
+            std::fs::write(&path, &whole).unwrap();
         }
         // a line that is being written is read when it is whole
         let whole = std::fs::read(&path).unwrap();

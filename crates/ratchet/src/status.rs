@@ -350,10 +350,9 @@ impl StatusReport {
         match (self.unreviewed, &self.no_reviews) {
             (Some(0), _) => {}
             (Some(unreviewed), _) => {
-                let _ = writeln!(
-                    text,
-                    "review    {unreviewed} of the keeps are unreviewed: `ratchet review` walks them"
-                );
+                let are = if unreviewed == 1 { "keep is" } else { "keeps are" };
+                let _ =
+                    writeln!(text, "review    {unreviewed} {are} unreviewed: `ratchet review` walks them");
             }
             (None, error) => {
                 let _ = writeln!(text, "review    unknown: {}", error.as_deref().unwrap_or_default());

@@ -25,7 +25,7 @@ pub(super) fn message(record: &TrialRecord, review: &Review, history: &History, 
     if !hypothesis.is_empty() {
         text += &paragraph(&format!("Hypothesis: {hypothesis}"));
     }
-    text += &paragraph(&format!("Gain: {}", gain(record)));
+    text += &paragraph(&format!("Difference: {}", difference(record)));
     for carried in history.carried(record.carries) {
         let what = plain(&carried.proposal.description, SUBJECT);
         text += &paragraph(&format!("Holds the edits of trial {} as well: {what}", carried.trial));
@@ -45,8 +45,8 @@ pub(super) fn message(record: &TrialRecord, review: &Review, history: &History, 
     text
 }
 
-/// What it gained over its champion, and how sure that is.
-fn gain(record: &TrialRecord) -> String {
+/// How its value differs from its champion's, in the metric's own sign, and how sure that is.
+fn difference(record: &TrialRecord) -> String {
     let verdict = &record.verdict;
     let delta = record.delta.map_or("unknown".to_owned(), |delta| format!("{delta:+.6}"));
     let error = verdict.standard_error.map_or(String::new(), |error| format!(" ± {error:.6}"));

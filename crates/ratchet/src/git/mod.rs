@@ -173,7 +173,11 @@ impl Repo {
                 |error| {
                     let what = format!("cannot create the branch {}", tag.branch());
                     let hint = if error.code() == ErrorCode::Exists {
-                        format!("choose another --tag, or delete it: git branch -D {}", tag.branch())
+                        format!(
+                            "choose another --tag; an earlier night's keeps may be on it: to keep them elsewhere, \
+                             git branch -m {} NAME",
+                            tag.branch()
+                        )
                     } else if self.repo.find_reference("refs/heads/ratchet").is_ok() {
                         "a branch named `ratchet` is in the way: rename it".to_owned()
                     } else {
