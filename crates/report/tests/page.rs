@@ -35,7 +35,7 @@ fn headline_says_best_gain_audit_and_what_is_to_be_reviewed() {
         "0.9680",
         "+0.0299 ± 0.0018",
         "+0.0286",
-        "8 of 94 trials",
+        "9 of 94 trials",
         "83 %",
         "7 h 58 min",
         "4.2 M",
