@@ -10,6 +10,14 @@ use crate::{
     state::State,
 };
 
+impl From<Spent> for Usage {
+    fn from(spent: Spent) -> Self {
+        // calls that failed cost nothing, whatever the price
+        let known = spent.usd > 0.0 || spent.unpriced == 0 && spent.calls > 0;
+        Self { tokens: spent.tokens, usd: known.then_some(spent.usd) }
+    }
+}
+
 /// One invocation as the account knows it, and what it may spend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Payer {

@@ -169,7 +169,7 @@ impl Audit {
     }
 
     fn gain(&self, old: f64, new: f64) -> f64 {
-        if self.goal == Goal::Minimize { old - new } else { new - old }
+        self.goal.gain(old, new)
     }
 
     /// For a person.

@@ -13,7 +13,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::processes::{MARK, descendants, die_with_driver, put_back, signal_all, spawn_apart};
+use crate::processes::{MARK, descendants, put_back, signal_all, spawn_apart};
 
 /// Time to end its own commands and itself after TERM.
 const GRACE: Duration = Duration::from_secs(5);
@@ -38,10 +38,6 @@ impl Companion {
         process.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // a Ctrl-C is for the driver, which then ends it
         process.process_group(0);
-        // SAFETY: between fork and exec the closure makes one system call and touches no memory.
-        unsafe {
-            process.pre_exec(die_with_driver);
-        }
         Ok(Self(spawn_apart(&mut process)?))
     }
 

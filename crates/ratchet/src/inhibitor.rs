@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     exec::{allowed_env, on_path},
-    processes::{die_with_driver, put_back, spawn_apart},
+    processes::{put_back, spawn_apart},
 };
 
 /// A program that holds the machine awake; it ends when this is dropped, and when the driver is gone, however it went.
@@ -25,10 +25,6 @@ impl Inhibitor {
         process.args(args).env_clear().envs(allowed_env());
         // what it runs reads until the driver's end of the pipe is closed
         process.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        // SAFETY: between fork and exec the closure makes one system call and touches no memory.
-        unsafe {
-            process.pre_exec(die_with_driver);
-        }
         spawn_apart(&mut process).ok().map(Self)
     }
 }
@@ -44,7 +40,7 @@ impl Drop for Inhibitor {
 
 /// logind's, or the Mac's.
 fn request(root: &Path) -> Vec<String> {
-    let words: Vec<String> = match cfg!(target_os = "macos") {
+    match cfg!(target_os = "macos") {
         true => vec!["caffeinate".into(), "-i".into(), "-w".into(), std::process::id().to_string()],
         false => vec![
             "systemd-inhibit".into(),
@@ -53,6 +49,5 @@ fn request(root: &Path) -> Vec<String> {
             format!("--why=trials run in {}", root.display()),
             "cat".into(),
         ],
-    };
-    words
+    }
 }

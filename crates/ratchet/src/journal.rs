@@ -3,6 +3,8 @@
 //! One JSON object a line. A last line without its newline was being written when the driver died: it is
 //! cut off, and the trial it belonged to is open again. Nothing is ever rewritten.
 
+mod follower;
+
 use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
@@ -12,10 +14,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use self::follower::Follower;
 use crate::{
     edit_class::EditClass,
     error::{Doing, Error, Result},
     history::History,
+    lines::Lines,
     plain_file,
     progress::Phase,
     proposer::{Demand, Nothing, Proposal, Usage},
@@ -24,8 +28,13 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The version of the records written; a newer one is not read.
-const VERSION: u32 = 1;
+/// How it is written.
+const LINES: Lines = Lines {
+    name: "the journal",
+    was: "was",
+    version: 1,
+    remedy: "restore the file, or start afresh with --tag",
+};
 
 /// How a trial ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -311,13 +320,6 @@ pub enum Event {
     },
 }
 
-#[derive(Serialize, Deserialize)]
-struct Line {
-    v: u32,
-    #[serde(flatten)]
-    event: Event,
-}
-
 /// The journal, open for writing.
 #[derive(Debug)]
 pub struct Journal {
@@ -329,10 +331,7 @@ pub struct Journal {
 impl Journal {
     /// Starts a tag's journal; the folder exists. Appears whole, with its `init`, or not at all.
     pub fn create(path: &Path, init: Init) -> Result<Self> {
-        let mut line = serde_json::to_vec(&Line { v: VERSION, event: Event::Init(init) })
-            .map_err(|error| Error::internal("could not write the journal").at(path).because(error))?;
-        line.push(b'\n');
-        crate::state::write_atomic(path, &line)?;
+        crate::state::write_atomic(path, &LINES.line(&Event::Init(init), path)?)?;
         Self::open(path)
     }
 
@@ -359,9 +358,7 @@ impl Journal {
 
     /// Writes a record down; when this returns it is on disk.
     pub fn append(&mut self, event: Event) -> Result<()> {
-        let mut line = serde_json::to_vec(&Line { v: VERSION, event: event.clone() })
-            .map_err(|error| Error::internal("could not write the journal").at(&self.path).because(error))?;
-        line.push(b'\n');
+        let line = LINES.line(&event, &self.path)?;
         let meta = self.file.metadata().doing("look at the journal", &self.path)?;
         if meta.nlink() == 0 {
             return Err(Error::internal("the journal was removed while it was in use").at(&self.path));
@@ -380,44 +377,6 @@ impl Journal {
     }
 }
 
-/// A journal that is read as it grows; of what was read before nothing is read again.
-#[derive(Debug, Default)]
-pub struct Follower {
-    history: History,
-    /// Bytes of whole lines that were read, and the file they were in.
-    read: u64,
-    lines: usize,
-    inode: u64,
-}
-
-impl Follower {
-    /// What it adds up to so far.
-    pub fn history(&self) -> &History {
-        &self.history
-    }
-
-    /// Reads what was added; whether anything was.
-    pub fn catch_up(&mut self, path: &Path) -> Result<bool> {
-        let mut file = plain_file::open(path).doing("read the journal", path)?;
-        let meta = file.metadata().doing("look at the journal", path)?;
-        if meta.ino() != self.inode || meta.len() < self.read {
-            *self = Self { inode: meta.ino(), ..Self::default() }; // another tag's, or one that began anew
-        }
-        if meta.len() == self.read {
-            return Ok(false);
-        }
-        let mut text = Vec::new();
-        file.seek(SeekFrom::Start(self.read)).doing("read the journal", path)?;
-        file.read_to_end(&mut text).doing("read the journal", path)?;
-        let (events, whole) = parse(&text, self.lines, path)?;
-        let grew = !events.is_empty();
-        self.lines += events.len();
-        events.into_iter().for_each(|event| self.history.apply(event));
-        self.read += whole as u64;
-        Ok(grew)
-    }
-}
-
 /// Reads what a journal adds up to, changing nothing; for `status` and the like.
 pub fn read(path: &Path) -> Result<History> {
     replay(&bytes_of(path)?, path).map(|(history, _)| history)
@@ -425,7 +384,7 @@ pub fn read(path: &Path) -> Result<History> {
 
 /// Reads what a journal holds, event by event, changing nothing.
 pub fn events(path: &Path) -> Result<Vec<Event>> {
-    parse(&bytes_of(path)?, 0, path).map(|(events, _)| events)
+    LINES.parse(&bytes_of(path)?, 0, path).map(|(events, _)| events)
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>> {
@@ -434,46 +393,13 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>> {
 
 /// The history, and the length of the whole lines.
 fn replay(text: &[u8], path: &Path) -> Result<(History, usize)> {
-    let (events, whole) = parse(text, 0, path)?;
+    let (events, whole) = LINES.parse::<Event>(text, 0, path)?;
     let mut history = History::default();
     events.into_iter().for_each(|event| history.apply(event));
     if history.init().is_none() {
         return Err(Error::internal("the journal has no beginning").at(path).hint("start afresh with --tag"));
     }
     Ok((history, whole))
-}
-
-/// The events, and the length of the whole lines; `before` lines of the journal lie before these.
-fn parse(text: &[u8], before: usize, path: &Path) -> Result<(Vec<Event>, usize)> {
-    let mut events = Vec::new();
-    let mut whole = 0;
-    for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        if !line.ends_with(b"\n") {
-            break;
-        }
-        let damaged = |error: serde_json::Error| {
-            Error::internal(format!("line {} of the journal is damaged", before + number + 1))
-                .at(path)
-                .because(error)
-                .hint("restore the file, or start afresh with --tag")
-        };
-        let version: Version = serde_json::from_slice(line).map_err(damaged)?;
-        if version.v > VERSION {
-            return Err(Error::usage(format!(
-                "the journal was written by a newer ratchet (format {})",
-                version.v
-            ))
-            .at(path));
-        }
-        events.push(serde_json::from_slice::<Line>(line).map_err(damaged)?.event);
-        whole += line.len();
-    }
-    Ok((events, whole))
-}
-
-#[derive(Deserialize)]
-struct Version {
-    v: u32,
 }
 
 #[cfg(test)]
@@ -541,7 +467,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn closed(trial: u64, status: Status, value: Option<f64>) -> Event {
+    pub(crate) fn closed(trial: u64, status: Status, value: Option<f64>) -> Event {
         Event::Closed(Box::new(record(trial, status, value)))
     }
 
@@ -583,39 +509,6 @@ pub(crate) mod tests {
         }
         std::fs::write(&path, [&whole[..last], b"{}\n"].concat()).unwrap();
         assert!(Journal::open(&path).unwrap_err().to_string().contains("line 4"));
-    }
-
-    #[test]
-    fn a_follower_knows_what_a_reader_of_the_whole_knows() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("journal.jsonl");
-        let mut journal = Journal::create(&path, init()).unwrap();
-        let mut follower = Follower::default();
-        let known = |follower: &Follower| format!("{:?}", follower.history());
-        for trial in 1..5 {
-            journal.append(closed(trial, Status::Discard, Some(1.0))).unwrap();
-            assert!(follower.catch_up(&path).unwrap() && !follower.catch_up(&path).unwrap());
-            assert_eq!(follower.history().trials(), read(&path).unwrap().trials());
-            let whole = std::fs::read(&path).unwrap();
-            std::fs::write(&path, [&whole[..], b"nonsense\n"].concat()).unwrap();
-            let damage = read(&path).unwrap_err().to_string();
-            assert_eq!(follower.catch_up(&path).unwrap_err().to_string(), damage);
-            std::fs::write(&path, &whole).unwrap();
-        }
-        // a line that is being written is read when it is whole
-        let whole = std::fs::read(&path).unwrap();
-        journal.append(closed(5, Status::Keep, Some(0.5))).unwrap();
-        let longer = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &longer[..whole.len() + 9]).unwrap();
-        assert!(!follower.catch_up(&path).unwrap());
-        std::fs::write(&path, &longer).unwrap();
-        assert!(follower.catch_up(&path).unwrap());
-        assert_eq!(follower.history().champion().map(|record| record.trial), Some(5));
-        // a journal in its place is read from its beginning
-        std::fs::remove_file(&path).unwrap();
-        Journal::create(&path, init()).unwrap();
-        assert!(follower.catch_up(&path).unwrap());
-        assert!(follower.history().trials().is_empty(), "{}", known(&follower));
     }
 
     #[test]

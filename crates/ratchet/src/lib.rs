@@ -39,6 +39,7 @@ pub mod inhibitor;
 pub mod journal;
 pub mod judge;
 pub mod ledger;
+pub(crate) mod lines;
 pub mod live;
 pub mod lookout;
 pub(crate) mod material;

@@ -45,11 +45,6 @@ fn told(text: &str) -> String {
     }
 }
 
-/// How much better a change of the metric is.
-fn gain(goal: Goal, delta: f64) -> f64 {
-    if goal == Goal::Minimize { -delta } else { delta }
-}
-
 impl View {
     /// Everything that a report shows.
     pub fn night(&self) -> Result<Night> {
@@ -91,7 +86,7 @@ impl View {
                 predictions: calibration.predictions.into(),
                 right: calibration.right.into(),
                 error: calibration.error,
-                too_hopeful: gain(goal, -calibration.bias),
+                too_hopeful: goal.gain(0.0, -calibration.bias),
             })
             .collect();
         Ok(night)
@@ -117,10 +112,10 @@ impl View {
             champion: champion.map(|record| record.trial),
             best: champion.and_then(|record| record.value),
             baseline: baseline.and_then(|record| record.value),
-            gain: pair.and_then(|(old, new)| Some(gain(goal, new.value? - old.value?))),
+            gain: pair.and_then(|(old, new)| Some(goal.gain(old.value?, new.value?))),
             gain_within: over.and_then(error).map(|error| WITHIN * error),
             audited_gain: over
-                .and_then(|(old, new)| Some(gain(goal, audited(new.trial)? - audited(old.trial)?))),
+                .and_then(|(old, new)| Some(goal.gain(audited(old.trial)?, audited(new.trial)?))),
             sigma: status.noise_sigma,
             trials: status.trials,
             keeps: status.keeps,

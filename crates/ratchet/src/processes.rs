@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::Read,
+    os::unix::process::CommandExt,
     process::{Child, Command},
     sync::{Mutex, PoisonError},
 };
@@ -36,8 +37,13 @@ impl Process {
 /// Children of this process that are no part of any command it runs, and neither is what descends from them.
 static APART: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Starts a child that [`descendants`] leaves out from its first moment on, with its own descendants.
+/// Starts a child that ends with the driver, and that [`descendants`] leaves out from its first moment on, with its own
+/// descendants.
 pub(crate) fn spawn_apart(command: &mut Command) -> std::io::Result<Child> {
+    // SAFETY: between fork and exec the closure makes one system call and touches no memory.
+    unsafe {
+        command.pre_exec(die_with_driver);
+    }
     let mut apart = APART.lock().unwrap_or_else(PoisonError::into_inner);
     let child = command.spawn()?;
     apart.insert(child.id());

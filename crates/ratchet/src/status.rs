@@ -218,11 +218,7 @@ impl View {
         let pid = self.state.running();
         let known = self.known_noise().filter(|_| history.champion().is_some());
         let tag = self.tag.as_ref().map_or("", Tag::as_str);
-        let spent = self.state.spent_by(tag).map(|spent| Usage {
-            tokens: spent.tokens,
-            // calls that failed cost nothing, whatever the price
-            usd: (spent.usd > 0.0 || spent.unpriced == 0 && spent.calls > 0).then_some(spent.usd),
-        });
+        let spent = self.state.spent_by(tag).map(Usage::from);
         let (spent, no_account) = match spent {
             Ok(spent) => (Some(spent), None),
             Err(error) => (None, Some(error.to_string())),

@@ -93,10 +93,7 @@ impl Session {
     fn model_of(&self, asked: Option<u64>) -> Result<u64> {
         let trial = match asked {
             Some(trial) => {
-                let kept = |record: &&crate::journal::TrialRecord| {
-                    record.trial == trial && record.status == Status::Keep
-                };
-                let record = self.history().trials().iter().find(kept);
+                let record = self.history().trial(trial).filter(|record| record.status == Status::Keep);
                 record.map(|record| record.trial).ok_or_else(|| {
                     Error::usage(format!("trial {trial} was not kept"))
                         .hint("`ratchet log` lists those that were")

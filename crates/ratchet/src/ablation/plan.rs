@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{Goal, Metric},
+    config::Metric,
     error::{Doing, Error, Result},
     plain_file,
     state::{State, write_atomic},
@@ -174,10 +174,7 @@ impl Plan {
 
     /// By how much `after` is better than `before`.
     pub(crate) fn gain(&self, before: f64, after: f64) -> f64 {
-        match self.metric.goal {
-            Goal::Minimize => before - after,
-            Goal::Maximize => after - before,
-        }
+        self.metric.goal.gain(before, after)
     }
 }
 
@@ -279,6 +276,7 @@ impl fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Goal;
 
     fn plan(change: impl FnOnce(&mut Asked)) -> Result<Plan> {
         let mut asked = Asked {

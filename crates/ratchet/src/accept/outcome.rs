@@ -74,9 +74,8 @@ impl Confirmation {
         noise: &Noise,
         sampling: f64,
     ) -> Self {
-        let better =
-            |mine: &f64, other: &f64| if goal == Goal::Minimize { other - mine } else { mine - other };
-        let gains: Vec<f64> = branch.iter().zip(baseline).map(|(mine, other)| better(mine, other)).collect();
+        let gains: Vec<f64> =
+            branch.iter().zip(baseline).map(|(mine, other)| goal.gain(*other, *mine)).collect();
         let pairs = gains.len() as f64;
         let gain = gains.iter().sum::<f64>() / pairs;
         let (error, z) = match (rule, noise.sigma()) {

@@ -114,6 +114,14 @@ pub enum Goal {
 }
 
 impl Goal {
+    /// How much better `new` is than `old`: positive is better.
+    pub fn gain(self, old: f64, new: f64) -> f64 {
+        match self {
+            Self::Minimize => old - new,
+            Self::Maximize => new - old,
+        }
+    }
+
     /// Whether `a` is strictly better than `b`.
     pub fn better(self, a: f64, b: f64) -> bool {
         match self {

@@ -11,6 +11,7 @@ use crate::{
     journal::Status,
     proposer::Usage,
     runlog::plain,
+    stop::time_until,
 };
 
 /// The limits, and the time of the next stop in words.
@@ -38,7 +39,7 @@ pub(super) fn limits(
                     let left = (most - trials as f64).max(0.0) * elapsed / trials as f64;
                     ends.extend(later(now, left).map(|at| (at, format!(", after {most} trials"))));
                 }
-                used("trials", trials as f64, most, "")
+                used("trials", trials as f64, most)
             }
             ("hours", Some(most)) => {
                 ends.extend(later(&began, 3600.0 * most).map(|at| (at, String::new())));
@@ -57,7 +58,7 @@ pub(super) fn limits(
             ("stall", Some(most)) => {
                 let since = history.trials()[history.trials().len() - trials..].iter().rev();
                 let without = since.take_while(|record| record.status != Status::Keep).count();
-                used("no keep", without as f64, most, "")
+                used("no keep", without as f64, most)
             }
             ("target", Some(target)) => {
                 let word = if goal == Goal::Minimize { "at most" } else { "at least" };
@@ -65,7 +66,7 @@ pub(super) fn limits(
             }
             ("max-tokens", Some(most)) => {
                 counted[1] = true;
-                used("tokens", spent.tokens as f64, most, "")
+                used("tokens", spent.tokens as f64, most)
             }
             ("max-usd", Some(most)) => {
                 counted[1] = true;
@@ -102,8 +103,8 @@ fn rules(run: &Begun) -> impl Iterator<Item = &str> {
     run.rules.split(", ").filter(|rule| *rule != "none").take(12)
 }
 
-fn used(name: &str, used: f64, most: f64, unit: &str) -> Limit {
-    Limit { name: name.to_owned(), text: format!("{used} of {most}{unit}"), share: Some(used / most) }
+fn used(name: &str, used: f64, most: f64) -> Limit {
+    Limit { name: name.to_owned(), text: format!("{used} of {most}"), share: Some(used / most) }
 }
 
 fn as_it_stands(rule: &str) -> Limit {
@@ -117,9 +118,7 @@ fn later(from: &Zoned, seconds: f64) -> Option<Zoned> {
 
 /// The next time after `from` that it is `time`.
 fn next(from: &Zoned, time: Time) -> Option<Zoned> {
-    let zone = from.time_zone();
-    let on = |date: jiff::civil::Date| date.to_datetime(time).to_zoned(zone.clone()).ok();
-    on(from.date()).filter(|at| at > from).or_else(|| on(from.date().tomorrow().ok()?))
+    from.checked_add(time_until(from, time)).ok()
 }
 
 #[cfg(test)]

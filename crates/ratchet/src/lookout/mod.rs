@@ -9,7 +9,6 @@ mod limits;
 
 use std::{
     collections::BTreeMap,
-    io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -32,11 +31,10 @@ use crate::{
     history::History,
     journal::{Follower, Status, TrialRecord},
     live::{self, Doing, Now},
-    plain_file,
     processes::resident_below,
     progress::Phase,
     proposer::Usage,
-    runlog::plain,
+    runlog::{plain, tail_of},
     show::View,
     state::{State, Tag, TagDir},
 };
@@ -45,8 +43,8 @@ use crate::{
 const MEMORY_EVERY: Duration = Duration::from_secs(2);
 /// Trials that tell how long a phase takes.
 const RECENT: usize = 20;
-/// Bytes of a log's end that are read for its last line.
-const LOG_END: u64 = 4 << 10;
+/// Lines of a log's end among which its last one that says something is looked for.
+const LAST_LINES: usize = 8;
 
 /// Who looks.
 pub struct Lookout {
@@ -166,8 +164,8 @@ impl Lookout {
         scene.best = history.champion().map(mark);
         scene.baseline = history.baseline().map(mark);
         let value = |mark: &Option<scene::Mark>| mark.as_ref().and_then(|mark| mark.value);
-        let sign = if scene.lower_is_better { 1.0 } else { -1.0 };
-        scene.gain = value(&scene.baseline).zip(value(&scene.best)).map(|(from, to)| sign * (from - to));
+        let goal = self.task.metric.goal;
+        scene.gain = value(&scene.baseline).zip(value(&scene.best)).map(|(from, to)| goal.gain(from, to));
         let count = |status| history.count(status);
         scene.counts = scene::Counts {
             keeps: count(Status::Keep),
@@ -330,10 +328,7 @@ impl Lookout {
             return *usage;
         }
         let spent = self.state.spent_in(payer).ok().filter(|_| length > 0);
-        let usage = spent.map_or(Usage::default(), |spent| Usage {
-            tokens: spent.tokens,
-            usd: (spent.usd > 0.0 || spent.unpriced == 0 && spent.calls > 0).then_some(spent.usd),
-        });
+        let usage = spent.map_or(Usage::default(), Usage::from);
         self.spent = (length, payer.to_owned(), usage);
         usage
     }
@@ -391,17 +386,8 @@ fn time_of_day(at: &str) -> String {
 
 /// The last line of a log that is being written.
 fn last_line(path: &Path) -> String {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = plain_file::open(path)?;
-        let from = file.metadata()?.len().saturating_sub(LOG_END);
-        file.seek(SeekFrom::Start(from))?;
-        let mut end = Vec::new();
-        file.take(LOG_END).read_to_end(&mut end)?;
-        Ok(end)
-    };
-    let end = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&end);
-    plain(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default(), 100)
+    let end = tail_of(path, LAST_LINES);
+    plain(end.iter().rfind(|line| !line.is_empty()).map_or("", String::as_str), 100)
 }
 
 /// The error where there is no terminal to draw on. Exit code 2.

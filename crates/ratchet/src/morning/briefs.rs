@@ -2,7 +2,7 @@
 
 use report::night::Brief;
 
-use super::{gain, told};
+use super::told;
 use crate::{
     config::Goal,
     error::Result,
@@ -35,7 +35,7 @@ pub(super) fn briefs(state: &State, trials: &[TrialRecord], goal: Goal) -> Resul
         champion = record.value;
         if let Some((_, brief)) = all.last_mut().filter(|_| record.program.is_some()) {
             brief.keeps += 1;
-            brief.gain = before.zip(champion).map(|(before, now)| gain(goal, now - before));
+            brief.gain = before.zip(champion).map(|(before, now)| goal.gain(before, now));
         }
     }
     let mut old = String::new();

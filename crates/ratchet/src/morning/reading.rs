@@ -2,7 +2,6 @@
 
 use report::night::ToRead;
 
-use super::gain;
 use crate::{
     config::Goal,
     journal::{Status, TrialRecord},
@@ -14,7 +13,7 @@ pub(super) fn to_read(trials: &[TrialRecord], goal: Goal) -> Vec<ToRead> {
     let best = |status: Status| {
         let gained = candidates()
             .filter(|record| record.status == status)
-            .filter_map(|record| Some((gain(goal, record.delta?), record)));
+            .filter_map(|record| Some((goal.gain(0.0, record.delta?), record)));
         gained.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, record)| record)
     };
     let crash = candidates().rev().find(|record| record.status == Status::Crash);

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{
     exec::allowed_env,
-    processes::{die_with_driver, put_back, spawn_apart},
+    processes::{put_back, spawn_apart},
 };
 
 /// Time for one message.
@@ -37,10 +37,6 @@ pub(super) fn run(
     let mut process = Command::new(program);
     process.args(args).current_dir(root).env_clear().envs(env()).env("RATCHET_EVENT", event);
     process.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    // SAFETY: between fork and exec the closure makes one system call and touches no memory.
-    unsafe {
-        process.pre_exec(die_with_driver);
-    }
     // beside the loop's own commands: not theirs, and not ended with them
     let child =
         spawn_apart(&mut process).map_err(|error| format!("{program} could not be started: {error}"))?;

@@ -120,10 +120,7 @@ impl Standing {
     pub(super) fn message(&self, event: Occasion) -> Message {
         let mut message = Message::new(event, &self.task, &self.tag, &self.metric);
         (message.counts, message.best) = (self.counts, self.best);
-        message.gain = self.baseline.zip(self.best).map(|(baseline, best)| match self.goal {
-            Goal::Minimize => baseline - best,
-            Goal::Maximize => best - baseline,
-        });
+        message.gain = self.baseline.zip(self.best).map(|(baseline, best)| self.goal.gain(baseline, best));
         message
     }
 

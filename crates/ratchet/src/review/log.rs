@@ -15,13 +15,19 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::{Doing, Error, Result},
+    error::{Doing, Result},
+    lines::Lines,
     plain_file,
     state::{TagDir, sync_folder},
 };
 
-/// The version of the lines written; a newer one is not read.
-const VERSION: u32 = 1;
+/// How they are written.
+const LINES: Lines = Lines {
+    name: "the reviews",
+    was: "were",
+    version: 1,
+    remedy: "restore the file, or remove that line: its decision then counts no more",
+};
 
 /// What a person decides of a keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,13 +71,6 @@ pub struct Review {
     pub by: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Line {
-    v: u32,
-    #[serde(flatten)]
-    review: Review,
-}
-
 /// The decisions of one tag.
 #[derive(Clone, Debug)]
 pub struct Reviews {
@@ -94,7 +93,7 @@ impl Reviews {
     /// Every decision, oldest first.
     pub fn all(&self) -> Result<Vec<Review>> {
         match plain_file::read_whole(&self.path) {
-            Ok(text) => parse(&text, &self.path).map(|(reviews, _)| reviews),
+            Ok(text) => LINES.parse(&text, 0, &self.path).map(|(reviews, _)| reviews),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error).doing("read the reviews", &self.path),
         }
@@ -105,10 +104,8 @@ impl Reviews {
         let mut file = self.open()?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).doing("read the reviews", &self.path)?;
-        let (_, whole) = parse(&text, &self.path)?;
-        let mut line = serde_json::to_vec(&Line { v: VERSION, review })
-            .map_err(|error| Error::internal("could not write a review").at(&self.path).because(error))?;
-        line.push(b'\n');
+        let (_, whole) = LINES.parse::<Review>(&text, 0, &self.path)?;
+        let line = LINES.line(&review, &self.path)?;
         // whoever wrote half a line held this lock, and is dead
         if whole < text.len() {
             file.set_len(whole as u64).doing("cut the torn end off the reviews", &self.path)?;
@@ -138,39 +135,6 @@ impl Reviews {
             .doing("lock the reviews", &self.path)?;
         Ok(file)
     }
-}
-
-/// The decisions, and the length of the whole lines.
-fn parse(text: &[u8], path: &Path) -> Result<(Vec<Review>, usize)> {
-    let mut reviews = Vec::new();
-    let mut whole = 0;
-    for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        if !line.ends_with(b"\n") {
-            break;
-        }
-        let damaged = |error: serde_json::Error| {
-            Error::internal(format!("line {} of the reviews is damaged", number + 1))
-                .at(path)
-                .because(error)
-                .hint("restore the file, or remove that line: its decision then counts no more")
-        };
-        let version: Version = serde_json::from_slice(line).map_err(damaged)?;
-        if version.v > VERSION {
-            return Err(Error::usage(format!(
-                "the reviews were written by a newer ratchet (format {})",
-                version.v
-            ))
-            .at(path));
-        }
-        reviews.push(serde_json::from_slice::<Line>(line).map_err(damaged)?.review);
-        whole += line.len();
-    }
-    Ok((reviews, whole))
-}
-
-#[derive(Deserialize)]
-struct Version {
-    v: u32,
 }
 
 #[cfg(test)]

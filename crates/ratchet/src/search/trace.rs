@@ -44,7 +44,7 @@ pub(crate) fn trial(history: &History, record: &TrialRecord, tunables: &Tunables
         trial: record.trial,
         status: record.status.as_str().to_owned(),
         outcome: plain(&record.verdict.outcome, TEXT),
-        gain: record.delta.map(|delta| gain(delta - before, goal)),
+        gain: record.delta.map(|delta| goal.gain(before, delta)),
         seconds: record.seconds,
         change: change(
             &record.proposer,
@@ -96,15 +96,7 @@ pub(crate) fn change(
         class,
         files: files.iter().map(|file| plain(file, TEXT)).collect(),
         moves: own.iter().map(|change| tunables.moved(change)).collect(),
-        expected_gain: proposal.expected_delta.map(|delta| gain(delta, goal)),
-    }
-}
-
-/// A difference of the metric as a gain: positive is better.
-fn gain(delta: f64, goal: Goal) -> f64 {
-    match goal {
-        Goal::Minimize => -delta,
-        Goal::Maximize => delta,
+        expected_gain: proposal.expected_delta.map(|delta| goal.gain(0.0, delta)),
     }
 }
 

@@ -71,12 +71,12 @@ impl Weighed {
         let lines = score.lines as i64 - champion.lines as i64;
         let memory_price = policy.memory_price * (score.memory_gb - champion.memory_gb).max(0.0);
         let price = policy.line_price * sigma * lines.max(0) as f64 + memory_price;
-        let gain = gain_over(goal, 0.0, delta);
+        let gain = goal.gain(0.0, delta);
 
         let net = gain - price;
 
         // what is believed of the gain: that of the carried edits, and of what is on top of them a share
-        let believed = standing.lead.map_or(0.0, |lead| gain_over(goal, champion.runs.mean(), lead));
+        let believed = standing.lead.map_or(0.0, |lead| goal.gain(champion.runs.mean(), lead));
         let weight = BELIEF * f64::from(mine);
         let ahead = (net - believed) * weight / (weight + 1.0 - BELIEF);
         let carry = policy.carry && noise.sigma().is_some();
@@ -121,7 +121,7 @@ impl Weighed {
             },
             slack: policy.slack * sigma,
             best: standing.best,
-            behind: memory_price - gain_over(goal, standing.best, score.runs.mean()),
+            behind: memory_price - goal.gain(standing.best, score.runs.mean()),
             leeway: SIMPLER_ERRORS * sigma / f64::from(mine).sqrt(),
         }
     }
@@ -208,14 +208,6 @@ impl Difference {
             paired: true,
         };
         if pairs.error < means.error { pairs } else { means }
-    }
-}
-
-/// How much better `new` is than `old`: positive is better, whichever the goal.
-fn gain_over(goal: Goal, old: f64, new: f64) -> f64 {
-    match goal {
-        Goal::Minimize => old - new,
-        Goal::Maximize => new - old,
     }
 }
 
